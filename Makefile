@@ -1,0 +1,48 @@
+# The doors of the project: run, test, check, bench. Needs Python 3.11 or newer and make, nothing else.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: run test check format bench lock clean
+
+run: $(VENV)/run.stamp  ## serve on 127.0.0.1:20128 from this folder
+	$(BIN)/krouter serve --home .
+
+test: $(VENV)/dev.stamp  ## the whole suite; no network beyond loopback
+	$(BIN)/python -m pytest
+
+check: $(VENV)/dev.stamp  ## lint, format, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/dev.stamp  ## start-up times, written to docs/performance.md
+	$(BIN)/python -m benchmarks.startup
+
+lock: $(VENV)/dev.stamp  ## resolve the dependencies again, with hashes
+	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev -c requirements.lock $(LOCK) -o requirements-dev.lock
+LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "krouter needs Python 3.11 or newer; set PYTHON=..." >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/run.stamp: requirements.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
+	$(PIP) install --require-hashes -r requirements-dev.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@ $(VENV)/run.stamp
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .hypothesis

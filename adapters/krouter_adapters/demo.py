@@ -1,0 +1,181 @@
+"""The built-in provider: answers in this process, needs no account and no network."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from krouter.adapter import Call, Target
+from krouter.errors import Fault
+from krouter.providers import Provider
+from krouter.sse import encode
+from krouter.wire import Headers, Incoming, Wire, WireError
+
+_numbers = itertools.count(1)
+
+
+class Demo:
+    """The lane to builtin providers; speaks chat and messages."""
+
+    name = "demo"
+
+    def speaks(self, provider: Provider, dialect: str) -> bool:
+        return provider.builtin and dialect in _WRITERS
+
+    async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
+        asked = last_text(call.body.value("messages"))
+        script = Script(target.model, reply_text(asked), len(call.body.raw) // 4 or 1)
+        whole, events = _WRITERS[call.dialect.name]
+        if call.stream:
+            return Canned(200, "text/event-stream; charset=utf-8", events(script))
+        return Canned(200, "application/json", iter((msgspec.json.encode(whole(script)),)))
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """What the demo says. `prompt_tokens` is a quarter of the request's bytes."""
+
+    model: str
+    text: str
+    prompt_tokens: int
+    number: int = field(default_factory=lambda: next(_numbers))
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def words(self) -> list[str]:
+        return self.text.split(" ")
+
+    def pieces(self) -> Iterator[str]:
+        """The text word by word, each with the blank before it."""
+        for place, word in enumerate(self.words):
+            yield word if place == 0 else f" {word}"
+
+
+class Canned:
+    """A reply that is in this process already."""
+
+    def __init__(self, status: int, content_type: str, chunks: Iterator[bytes]) -> None:
+        self.status = status
+        self.headers: Headers = [("content-type", content_type)]
+        self._chunks = chunks
+
+    async def chunk(self) -> bytes:
+        return next(self._chunks, b"")
+
+    async def read(self, limit: int) -> bytes:
+        whole = b"".join(self._chunks)
+        if len(whole) > limit:
+            raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
+        return whole
+
+    def close(self) -> None:
+        self._chunks = iter(())
+
+
+def last_text(messages: Any) -> str:
+    """The text of the last user message; empty where there is none."""
+    turns = messages if isinstance(messages, list) else []
+    users = [turn for turn in turns if isinstance(turn, dict) and turn.get("role") == "user"]
+    content = users[-1].get("content") if users else None
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
+    return " ".join(text for text in texts if isinstance(text, str))
+
+
+def reply_text(asked: str) -> str:
+    """The demo's whole wit."""
+    said = " ".join(asked.split())
+    quoted = said if len(said) <= 200 else f"{said[:199]}…"
+    return (
+        f"Hello from krouter's built-in demo model. You said: “{quoted}” "
+        "To hear from a real model, set a provider's key, such as ANTHROPIC_API_KEY, "
+        "and ask for one of your combos."
+    )
+
+
+def _chat_whole(script: Script) -> dict[str, Any]:
+    message = {"role": "assistant", "content": script.text, "refusal": None}
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+    head = _chat_head(script, "chat.completion")
+    return {**head, "choices": [choice], "usage": _chat_usage(script)}
+
+
+def _chat_head(script: Script, kind: str) -> dict[str, Any]:
+    return {
+        "id": f"chatcmpl-demo-{script.number}",
+        "object": kind,
+        "created": script.created,
+        "model": script.model,
+    }
+
+
+def _chat_usage(script: Script) -> dict[str, int]:
+    output = len(script.words)
+    return {
+        "prompt_tokens": script.prompt_tokens,
+        "completion_tokens": output,
+        "total_tokens": script.prompt_tokens + output,
+    }
+
+
+def _chat_events(script: Script) -> Iterator[bytes]:
+    head = _chat_head(script, "chat.completion.chunk")
+
+    def event(delta: dict[str, Any], reason: str | None = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
+        return encode(msgspec.json.encode({**head, "choices": [choice]}))
+
+    yield event({"role": "assistant", "content": ""})
+    for piece in script.pieces():
+        yield event({"content": piece})
+    yield event({}, "stop")
+    yield encode(msgspec.json.encode({**head, "choices": [], "usage": _chat_usage(script)}))
+    yield encode(b"[DONE]")
+
+
+def _messages_whole(script: Script) -> dict[str, Any]:
+    return {
+        **_messages_head(script, len(script.words)),
+        "content": [{"type": "text", "text": script.text}],
+        "stop_reason": "end_turn",
+    }
+
+
+def _messages_head(script: Script, output: int) -> dict[str, Any]:
+    return {
+        "id": f"msg_demo_{script.number}",
+        "type": "message",
+        "role": "assistant",
+        "model": script.model,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": script.prompt_tokens, "output_tokens": output},
+    }
+
+
+def _messages_events(script: Script) -> Iterator[bytes]:
+    def event(kind: str, **fields: Any) -> bytes:
+        return encode(msgspec.json.encode({"type": kind, **fields}), kind)
+
+    yield event("message_start", message=_messages_head(script, 1))
+    yield event("content_block_start", index=0, content_block={"type": "text", "text": ""})
+    for piece in script.pieces():
+        yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
+    yield event("content_block_stop", index=0)
+    ended = {"stop_reason": "end_turn", "stop_sequence": None}
+    yield event("message_delta", delta=ended, usage={"output_tokens": len(script.words)})
+    yield event("message_stop")
+
+
+_WRITERS = {
+    "chat": (_chat_whole, _chat_events),
+    "messages": (_messages_whole, _messages_events),
+}

@@ -1,0 +1,81 @@
+"""The native lane: the provider speaks the caller's dialect. Edit little, pass bytes through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from krouter.adapter import Call, Target
+from krouter.headers import to_provider
+from krouter.providers import Provider
+from krouter.settings import Dialect
+from krouter.wire import Headers, Incoming, Outgoing, Wire
+
+# Anthropic refuses a request without a version; callers that name none get the oldest in use.
+_VERSION = ("anthropic-version", "2023-06-01")
+
+
+class NativeLane:
+    name = "native"
+
+    def speaks(self, provider: Provider, dialect: str) -> bool:
+        return not provider.builtin and dialect in provider.base_urls
+
+    async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
+        return await wire.send(build(call, target), target.connect)
+
+
+def build(call: Call, target: Target) -> Outgoing:
+    """The caller's request with the model, the credential, the entry's parameters and the
+    provider's quirks put in."""
+    dialect: Dialect = call.dialect.name  # type: ignore[assignment]
+    url = target.provider.url(dialect)
+    assert url is not None, "speaks() was asked first"
+    if call.query:
+        url = f"{url}{'&' if '?' in url else '?'}{call.query}"
+    return Outgoing(url, _headers(call, target, dialect), _body(call, target))
+
+
+def _body(call: Call, target: Target) -> bytes:
+    edits: dict[str, Any] = call.dialect.upstream_edits(call.body)
+    edits.update(target.params)
+    edits["model"] = target.model
+    dropped = target.provider.drop
+    return call.body.edited({k: v for k, v in edits.items() if k not in dropped}, dropped)
+
+
+def _headers(call: Call, target: Target, dialect: Dialect) -> Headers:
+    headers = to_provider(call.headers)
+    names = {name for name, _ in headers}
+    for name, value in target.provider.headers.items():
+        headers = (
+            _joined(headers, name, value)
+            if name == "anthropic-beta"
+            else _set(headers, name, value)
+        )
+    if dialect == "messages" and _VERSION[0] not in names:
+        headers.append(_VERSION)
+    if "content-type" not in names:
+        headers.append(("content-type", "application/json"))
+    headers.append(("accept-encoding", "identity"))
+    return headers + _credential(target, dialect)
+
+
+def _credential(target: Target, dialect: Dialect) -> Headers:
+    if target.secret is None:
+        return []
+    header = "bearer" if target.auth == "bearer" else target.provider.auth.get(dialect, "bearer")
+    if header == "none":
+        return []
+    if header == "bearer":
+        return [("authorization", f"Bearer {target.secret}")]
+    return [(header, target.secret)]
+
+
+def _set(headers: Headers, name: str, value: str) -> Headers:
+    return [pair for pair in headers if pair[0] != name] + [(name, value)]
+
+
+def _joined(headers: Headers, name: str, value: str) -> Headers:
+    """`value` added to the caller's own words of a list header."""
+    words = [w.strip() for n, v in headers if n == name for w in v.split(",")]
+    return _set(headers, name, ",".join(dict.fromkeys([*filter(None, words), value])))

@@ -1,0 +1,66 @@
+"""What goes back to a caller: a body, or a stream that books its own end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from krouter.dialects.base import Dialect
+from krouter.route import Route
+from krouter.stream import Relay
+from krouter.wire import Headers
+
+
+@dataclass(slots=True)
+class Answer:
+    """A status, headers, and either a whole `body` or a `relay` to take the rest from.
+
+    `close` must be awaited once the caller has everything, or has gone.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes = b""
+    relay: Relay | None = None
+    on_close: Callable[[], None] = field(default=lambda: None)
+
+    async def close(self) -> None:
+        self.on_close()
+        if self.relay is None:
+            return
+        try:
+            if self.relay.tracker.complete:
+                await self.relay.drain()
+        finally:
+            self.relay.close()
+
+
+def error_answer(
+    dialect: Dialect,
+    status: int,
+    message: str,
+    *,
+    told: Any = None,
+    notes: Mapping[str, Any] | None = None,
+    headers: Headers | None = None,
+) -> Answer:
+    """An error in the caller's dialect. `told` is the provider's own error body."""
+    body = dialect.error_body(status, message, notes or {}, told)
+    return Answer(status, [*(headers or []), ("content-type", "application/json")], body)
+
+
+def stamps(route: Route) -> Headers:
+    """The headers by which krouter says what it did."""
+    headers = [("x-krouter-route", route.id), ("x-krouter-attempts", str(len(route.attempts)))]
+    if route.served:
+        headers.append(("x-krouter-model", _ascii(route.served)))
+    if route.dropped:
+        headers.append(("x-krouter-dropped", _ascii(", ".join(route.dropped))))
+    if trail := route.trail():
+        headers.append(("x-krouter-tried", trail))
+    return headers
+
+
+def _ascii(text: str) -> str:
+    return text.encode("ascii", "replace").decode()

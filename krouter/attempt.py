@@ -1,0 +1,266 @@
+"""One call to one account: send it, time it, read the reply, say what came of it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from krouter.adapter import Adapter, Call, Target
+from krouter.answer import Answer
+from krouter.board import Board, Ticket
+from krouter.dialects.base import Kind, Tracker
+from krouter.errors import ErrorText, Evidence, Failure, Fault, Verdict, classify, read_error
+from krouter.headers import to_caller
+from krouter.route import Attempt, Route
+from krouter.settings import Timeouts
+from krouter.stream import Relay
+from krouter.wire import Headers, Incoming, Wire, WireError
+
+MOST_REPLY = 64 << 20
+"""Bytes of a JSON reply; a longer one is no answer."""
+MOST_ERROR = 1 << 20
+
+ANSWERED = "answered"
+BLOT = b"[credential]"
+
+_log = logging.getLogger("krouter")
+
+
+@dataclass(slots=True)
+class Failed:
+    """An attempt that gave no answer. `held` is an empty reply, in case nothing else can be had."""
+
+    verdict: Verdict
+    told: Any = None
+    headers: Headers | None = None
+    held: Answer | None = None
+    total_spent: bool = False
+    """The request's own deadline ended it, not the attempt's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long this attempt may take, in seconds; `left` is what the whole request has left."""
+
+    timeouts: Timeouts
+    attempt: float | None
+    left: float
+
+
+@dataclass(slots=True)
+class Trial:
+    """One attempt under way. `last` says that no other entry follows; `rename` is the model name
+    the caller is to see, where it is not the provider's own."""
+
+    call: Call
+    target: Target
+    lane: Adapter
+    wire: Wire
+    board: Board
+    route: Route
+    note: Attempt
+    ticket: Ticket
+    limits: Limits
+    last: bool
+    rename: str | None
+
+    async def run(self) -> Answer | Failed:
+        """Sends, and reads until the reply can be passed on. The ticket is given back here, or,
+        for a stream, when the answer is closed."""
+        outcome: Answer | Failed | None = None
+        try:
+            outcome = await self._limited()
+            return outcome
+        except asyncio.CancelledError:
+            self._end(Failure.CALLER_GONE)
+            raise
+        finally:
+            if not (isinstance(outcome, Answer) and outcome.relay):
+                self.board.end(self.ticket)
+
+    async def _limited(self) -> Answer | Failed:
+        total = asyncio.timeout(self.limits.left)
+        try:
+            async with total:
+                return await (self._stream() if self.call.stream else self._whole())
+        except WireError as error:
+            return self._failed(error.fault, error.detail)
+        except TimeoutError:
+            return self._timed_out(total.expired())
+        except Exception as error:  # a fault of ours must not cost the caller the other entries
+            _log.exception("the %s lane failed", self.lane.name)
+            return self._failed(Fault.GARBAGE, f"krouter failed with {type(error).__name__}")
+
+    def _timed_out(self, total_spent: bool) -> Failed:
+        """The request's own deadline says nothing about the account, so it locks nothing."""
+        failed = self._failed(Fault.TIMEOUT, "", lock=not total_spent)
+        failed.total_spent = total_spent
+        return failed
+
+    async def _whole(self) -> Answer | Failed:
+        async with asyncio.timeout(self.limits.attempt):
+            reply = await self.lane.send(self.call, self.target, self.wire)
+            try:
+                self._first_byte()
+                if not 200 <= reply.status < 300:
+                    return await self._refused(reply)
+                raw = await reply.read(MOST_REPLY)
+            finally:
+                reply.close()
+        return self._judged(reply, raw)
+
+    def _judged(self, reply: Incoming, raw: bytes) -> Answer | Failed:
+        reading = self.call.dialect.read_reply(raw)
+        self.note.usage = reading.usage
+        match reading.kind:
+            case Kind.ERROR:
+                return self._failed_with(reading.status, reply.headers, reading.error)
+            case Kind.GARBAGE:
+                return self._failed(Fault.GARBAGE, "")
+            case Kind.EMPTY if not self.last:
+                failed = self._failed(Fault.EMPTY, "")
+                failed.held = self._answer(reply, raw)
+                return failed
+        self.board.succeed(self.ticket)
+        self._end(ANSWERED)
+        return self._answer(reply, raw)
+
+    def _answer(self, reply: Incoming, raw: bytes) -> Answer:
+        if self.rename is not None:
+            raw = self.call.dialect.rename_reply(raw, self.rename)
+        return Answer(reply.status, to_caller(reply.headers, self.target.secret), raw)
+
+    async def _stream(self) -> Answer | Failed:
+        timeouts = self.limits.timeouts
+        async with (
+            asyncio.timeout(timeouts.first_token),
+            asyncio.timeout(timeouts.first_byte) as first_byte,
+        ):
+            reply = await self.lane.send(self.call, self.target, self.wire)
+            tracker = self.call.dialect.tracker(self.call.body, self.rename)
+            relay = Relay(reply, tracker, timeouts.stall, self.target.secret)
+            try:
+                outcome = await self._primed(reply, relay, lambda: first_byte.reschedule(None))
+            except BaseException:
+                relay.close()
+                raise
+        if isinstance(outcome, Failed):
+            relay.close()
+        return outcome
+
+    async def _primed(
+        self, reply: Incoming, relay: Relay, arrived: Callable[[], None]
+    ) -> Answer | Failed:
+        if not 200 <= reply.status < 300:
+            self._first_byte()
+            return await self._refused(reply)
+        if _is_json(reply.headers):
+            return await self._not_streamed(reply)
+
+        def first_byte() -> None:
+            arrived()
+            self._first_byte()
+
+        wants_content = self.limits.timeouts.first_token is not None
+        await relay.prime(first_byte, _has_content if wants_content else _has_started)
+        return self._unusable(relay, reply) or self._streamed(relay, reply)
+
+    async def _not_streamed(self, reply: Incoming) -> Failed:
+        """A JSON body in place of a stream: an error inside a 200, or else no answer."""
+        raw = await reply.read(MOST_ERROR)
+        self._first_byte()
+        reading = self.call.dialect.read_reply(raw)
+        if reading.kind is Kind.ERROR:
+            return self._failed_with(reading.status, reply.headers, reading.error)
+        return self._failed(Fault.GARBAGE, "JSON in place of an event stream")
+
+    def _unusable(self, relay: Relay, reply: Incoming) -> Failed | None:
+        """Why a primed stream cannot be passed on, if so."""
+        tracker = relay.tracker
+        if tracker.error:
+            return self._failed_with(tracker.error_status, reply.headers, tracker.error)
+        if relay.fault is not None:
+            return self._failed(relay.fault, relay.detail)
+        if tracker.malformed and not tracker.started:
+            return self._failed(Fault.GARBAGE, "the first event is not of this dialect")
+        if relay.broken:
+            return self._failed(Fault.CUT, "the stream ended before its first event")
+        return None
+
+    def _streamed(self, relay: Relay, reply: Incoming) -> Answer:
+        relay.closing = lambda: self._closing(relay)
+        headers = to_caller(reply.headers, self.target.secret)
+        return Answer(reply.status, headers, b"", relay, lambda: self._stream_over(relay))
+
+    def _closing(self, relay: Relay) -> bytes:
+        """The last bytes of a stream: what its end still lacks, or an error event."""
+        if not relay.broken:
+            return self.call.dialect.ending(relay.tracker) if relay.tracker.complete else b""
+        verdict = self._failed(relay.fault or Fault.CUT, relay.detail).verdict
+        notes = {"krouter_route": self.route.id}
+        return self.call.dialect.error_event(verdict.status, verdict.message, notes)
+
+    def _stream_over(self, relay: Relay) -> None:
+        """Books how a stream ended. A caller that leaves after the proper end has its answer."""
+        tracker = relay.tracker
+        self.note.usage = tracker.usage
+        if tracker.malformed:
+            self.route.notes.append(f"{tracker.malformed} malformed events left out")
+        if tracker.complete:
+            self.board.succeed(self.ticket)
+            self._end(ANSWERED)
+        elif tracker.error:
+            self._failed_with(tracker.error_status, [], tracker.error)
+        elif self.note.ended is None:
+            self._end(Failure.CALLER_GONE)
+        self.board.end(self.ticket)
+
+    async def _refused(self, reply: Incoming) -> Failed:
+        try:
+            raw = await reply.read(MOST_ERROR)
+        except WireError:
+            raw = b""  # the status has come, and it is what counts
+        return self._failed_with(reply.status, reply.headers, raw)
+
+    def _failed_with(self, status: int | None, headers: Headers, raw: bytes) -> Failed:
+        """A failure the provider has told of in its own words, its credential blotted out."""
+        secret = self.target.secret
+        text, told = read_error(raw.replace(secret.encode(), BLOT) if secret else raw)
+        lowered = {name.lower(): value for name, value in headers}
+        failed = self._noted(Evidence(status, text, None, lowered, told), lock=True)
+        failed.told, failed.headers = told, to_caller(headers, secret)
+        return failed
+
+    def _failed(self, fault: Fault, detail: str, *, lock: bool = True) -> Failed:
+        return self._noted(Evidence(None, ErrorText(message=detail), fault, {}), lock)
+
+    def _noted(self, evidence: Evidence, lock: bool) -> Failed:
+        verdict = classify(evidence, self.call.body.raw, self.board.now())
+        self._end(verdict.failure)
+        self.note.row, self.note.status = verdict.row, evidence.status
+        self.note.detail = evidence.text.message or str(evidence.fault or "")
+        self.note.lock = self.board.fail(self.ticket, verdict) if lock else None
+        return Failed(verdict)
+
+    def _first_byte(self) -> None:
+        self.note.first_byte = self.board.now()
+        self.board.first_byte(self.ticket)
+
+    def _end(self, outcome: str) -> None:
+        self.note.outcome, self.note.ended = outcome, self.board.now()
+
+
+def _has_started(tracker: Tracker) -> bool:
+    return tracker.started or tracker.malformed > 0
+
+
+def _has_content(tracker: Tracker) -> bool:
+    return tracker.has_content or tracker.complete or tracker.malformed > 0
+
+
+def _is_json(headers: Headers) -> bool:
+    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
+    return kind.partition(";")[0].strip().lower() == "application/json"

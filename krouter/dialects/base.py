@@ -1,0 +1,120 @@
+"""What the router asks of a dialect: pure functions over bodies and events."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from krouter.body import Body
+from krouter.sse import Event
+
+
+class Kind(StrEnum):
+    """What a 2xx JSON body is."""
+
+    ANSWER = "answer"
+    EMPTY = "empty"
+    ERROR = "error"
+    GARBAGE = "garbage"
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one attempt. `input` is the whole prompt, with `cached` and `cache_write`."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_write: int = 0
+
+    def plus(self, other: Usage) -> Usage:
+        return Usage(
+            self.input + other.input,
+            self.output + other.output,
+            self.cached + other.cached,
+            self.cache_write + other.cache_write,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A JSON reply as its dialect reads it. `error` is the body of an error inside a 200 and
+    `status` the HTTP status it stands for."""
+
+    kind: Kind
+    usage: Usage | None = None
+    error: bytes = b""
+    status: int | None = None
+
+
+class Tracker(Protocol):
+    """Follows one stream. Fed every event in turn, it knows how far the reply has come."""
+
+    started: bool
+    """An event other than a comment or a ping has come."""
+    has_content: bool
+    """Text, reasoning or a tool call has come."""
+    complete: bool
+    """The dialect's proper end has come, but for a closing mark krouter can supply."""
+    closed: bool
+    """Nothing more is to come."""
+    error: bytes
+    """The body of an error event, or empty."""
+    error_status: int | None
+    malformed: int
+    """How many events were not the dialect's JSON; they are left out."""
+    usage: Usage | None
+
+    def feed(self, event: Event) -> bytes | None:
+        """None to pass the event on as it is, else the bytes to send in its place."""
+
+
+class Dialect(Protocol):
+    """A wire format. One file defines one; `krouter.dialects.get` finds it by name."""
+
+    name: str
+    paths: tuple[str, ...]
+
+    def upstream_edits(self, body: Body) -> dict[str, Any]:
+        """Fields to change in every request of this dialect."""
+
+    def tracker(self, body: Body, rename: str | None) -> Tracker:
+        """A tracker for the reply to `body`; `rename` is the model name the caller is to see."""
+
+    def read_reply(self, raw: bytes) -> Reading: ...
+
+    def rename_reply(self, raw: bytes, model: str) -> bytes:
+        """A JSON reply that names `model`; unchanged if it already does."""
+
+    def error_body(self, status: int, message: str, notes: Mapping[str, Any], told: Any) -> bytes:
+        """An error reply. `told` is the provider's parsed error body, whose fields are kept where
+        it has the dialect's form; `notes` are added to the error object."""
+
+    def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
+        """An error after the stream has begun, as SSE bytes."""
+
+    def ending(self, tracker: Tracker) -> bytes:
+        """What is missing after a complete stream, as SSE bytes."""
+
+
+def as_count(value: Any) -> int:
+    """A token count; anything else counts as none."""
+    return value if isinstance(value, int) and value > 0 else 0
+
+
+def has_text(value: Any) -> bool:
+    """Whether a content field holds something visible: text, or a block that is not blank text."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    if isinstance(value, list):
+        return any(map(_has_block, value))
+    return value is not None and value is not False
+
+
+def _has_block(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return has_text(block)
+    text = block.get("text")
+    return has_text(text) if block.get("type") in ("text", "output_text") else bool(block)

@@ -1,0 +1,222 @@
+"""Anthropic Messages.
+
+Source: the Anthropic API reference, "Messages", "Streaming messages" and "Errors".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from krouter.body import Body
+from krouter.dialects.base import Kind, Reading, Tracker, Usage, as_count, has_text
+from krouter.sse import Event, encode
+
+_FINISHED = frozenset(["end_turn", "tool_use", "stop_sequence", "pause_turn", "refusal"])
+
+_TYPE_OF = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_STATUS_OF = {kind: status for status, kind in _TYPE_OF.items() if status != 422}
+
+
+class _Delta(msgspec.Struct):
+    stop_reason: Any = None
+    text: Any = None
+    thinking: Any = None
+    partial_json: Any = None
+
+
+class _Block(msgspec.Struct):
+    type: Any = None
+    text: Any = None
+
+
+class _Message(msgspec.Struct):
+    usage: Any = None
+    model: Any = None
+
+
+class _Data(msgspec.Struct):
+    type: str = ""
+    message: _Message | None = None
+    delta: _Delta | None = None
+    content_block: _Block | None = None
+    usage: Any = None
+
+
+class _Reply(msgspec.Struct):
+    type: Any = None
+    content: list[Any] | None = None
+    stop_reason: Any = None
+    usage: Any = None
+    error: msgspec.Raw | None = None
+
+
+_data = msgspec.json.Decoder(_Data).decode
+_reply = msgspec.json.Decoder(_Reply).decode
+
+# Events whose data need not be read once content has begun.
+_PLAIN = frozenset((b"content_block_delta", b"content_block_start", b"content_block_stop"))
+
+
+class MessagesTracker:
+    """Complete after a stop reason and `message_stop`, which closes it."""
+
+    def __init__(self, rename: str | None) -> None:
+        self.started = self.has_content = self.complete = self.closed = False
+        self.error = b""
+        self.error_status: int | None = None
+        self.malformed = 0
+        self.usage: Usage | None = None
+        self._counts: dict[str, Any] = {}
+        self._stop_reason: Any = None
+        self._rename = rename
+
+    def feed(self, event: Event) -> bytes | None:
+        if event.data is None or event.name == b"ping":
+            return None
+        if self.has_content and event.name in _PLAIN:
+            return None
+        try:
+            data = _data(event.data)
+        except (msgspec.MsgspecError, RecursionError):
+            self.malformed += 1
+            return b""
+        if data.type == "ping":
+            return None
+        self.started = True
+        return self._note(data, event)
+
+    def _note(self, data: _Data, event: Event) -> bytes | None:
+        match data.type:
+            case "message_start":
+                return self._start(data, event)
+            case "content_block_start" | "content_block_delta":
+                self.has_content = self.has_content or _has_content(data)
+            case "message_delta":
+                self._count(data.usage)
+                if data.delta and data.delta.stop_reason:
+                    self._stop_reason = data.delta.stop_reason
+            case "message_stop":
+                self.closed = True
+                self.complete = self._stop_reason is not None
+                return None if self.complete else b""
+            case "error":
+                self.error, self.error_status = event.data or b"", _status_of(event.data or b"")
+                self.closed = True
+        return None
+
+    def _start(self, data: _Data, event: Event) -> bytes | None:
+        message = data.message
+        if message is None:
+            return None
+        self._count(message.usage)
+        if self._rename is None or message.model == self._rename:
+            return None
+        whole = Body.parse(event.data or b"")
+        inner = Body.parse(bytes(whole.fields["message"]))
+        renamed = msgspec.Raw(inner.edited({"model": self._rename}))
+        return encode(whole.edited({"message": renamed}), "message_start")
+
+    def _count(self, usage: Any) -> None:
+        """The counts of `message_delta` are totals and replace those of `message_start`."""
+        if isinstance(usage, dict):
+            self._counts.update({key: value for key, value in usage.items() if value is not None})
+            self.usage = read_usage(self._counts)
+
+
+def _has_content(data: _Data) -> bool:
+    if data.content_block is not None:
+        return data.content_block.type not in ("text", "thinking") or bool(data.content_block.text)
+    delta = data.delta
+    return delta is not None and bool(delta.text or delta.thinking or delta.partial_json)
+
+
+def read_usage(usage: Any) -> Usage | None:
+    """`usage` of a message. Anthropic's `input_tokens` leaves out what the cache served."""
+    if not isinstance(usage, dict):
+        return None
+    cached = as_count(usage.get("cache_read_input_tokens"))
+    written = as_count(usage.get("cache_creation_input_tokens"))
+    fresh = as_count(usage.get("input_tokens"))
+    output = as_count(usage.get("output_tokens"))
+    return Usage(fresh + cached + written, output, cached, written)
+
+
+def _status_of(data: bytes) -> int:
+    error = msgspec.json.decode(data).get("error")
+    kind = error.get("type") if isinstance(error, dict) else None
+    return _STATUS_OF.get(str(kind), 500)
+
+
+class Messages:
+    name = "messages"
+    paths: tuple[str, ...] = ("/v1/messages",)
+
+    def upstream_edits(self, body: Body) -> dict[str, Any]:
+        return {}
+
+    def tracker(self, body: Body, rename: str | None) -> Tracker:
+        return MessagesTracker(rename)
+
+    def read_reply(self, raw: bytes) -> Reading:
+        try:
+            reply = _reply(raw)
+        except (msgspec.MsgspecError, RecursionError):
+            return Reading(Kind.GARBAGE)
+        if reply.type == "error" or reply.error is not None:
+            return Reading(Kind.ERROR, error=raw, status=_status_of(raw))
+        if reply.content is None and reply.type != "message":
+            return Reading(Kind.GARBAGE)
+        answered = any(map(_is_block, reply.content or ())) or reply.stop_reason in _FINISHED
+        return Reading(Kind.ANSWER if answered else Kind.EMPTY, read_usage(reply.usage))
+
+    def rename_reply(self, raw: bytes, model: str) -> bytes:
+        body = Body.parse(raw)
+        return raw if body.value("model") == model else body.edited({"model": model})
+
+    def error_body(self, status: int, message: str, notes: Mapping[str, Any], told: Any) -> bytes:
+        error = told.get("error") if isinstance(told, dict) else None
+        kind = error.get("type") if isinstance(error, dict) else None
+        if not isinstance(kind, str) or (kind not in _STATUS_OF and kind != "api_error"):
+            error = {"type": error_type(status)}
+        return msgspec.json.encode(
+            {"type": "error", "error": {**(error or {}), "message": message, **notes}}
+        )
+
+    def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
+        return encode(self.error_body(status, message, notes, None), "error")
+
+    def ending(self, tracker: Tracker) -> bytes:
+        return b""
+
+
+def error_type(status: int) -> str:
+    """Anthropic's name for an HTTP status."""
+    return _TYPE_OF.get(status, "api_error" if status >= 500 else "invalid_request_error")
+
+
+def _is_block(block: Any) -> bool:
+    if not isinstance(block, dict):
+        return False
+    match block.get("type"):
+        case "text":
+            return has_text(block.get("text"))
+        case "thinking":
+            return has_text(block.get("thinking"))
+    return True
+
+
+MESSAGES = Messages()

@@ -1,0 +1,686 @@
+"""What a failure is, and what follows from it: one ordered table, read from the top.
+
+The status decides first. Wordings are looked at only under statuses that leave the cause open,
+and never in what the provider merely quotes from the request.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Any
+
+from krouter.resets import speaks_of_reset, stated_reset
+
+
+class Failure(StrEnum):
+    """Why an attempt failed; the closed list of reasons."""
+
+    CALLER_GONE = "caller gone"
+    TOO_LARGE = "too large"
+    ACCOUNT_BARRED = "account barred"
+    QUOTA_SPENT = "quota spent"
+    NOT_SIGNED_IN = "not signed in"
+    RATE_LIMITED = "rate limited"
+    OVERLOADED = "overloaded"
+    SERVER_ERROR = "server error"
+    TIMED_OUT = "timed out"
+    REFUSED = "refused"
+    BAD_REQUEST = "bad request"
+    EMPTY_REPLY = "empty reply"
+
+
+class Fault(StrEnum):
+    """A failure in which no usable HTTP error reply arrived."""
+
+    REFUSED = "connection refused"
+    RESET = "connection reset"
+    DNS = "name not resolved"
+    TLS = "TLS failed"
+    CUT = "reply cut short"
+    GARBAGE = "not a reply of this dialect"
+    TIMEOUT = "timed out"
+    EMPTY = "empty reply"
+    CALLER_GONE = "caller gone"
+
+
+class Scope(StrEnum):
+    """What a lock closes."""
+
+    ACCOUNT = "account"
+    ACCOUNT_MODEL = "account+model"
+    MODEL = "model"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorText:
+    """What a provider's error body says, in its own words."""
+
+    message: str = ""
+    type: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """All that is known of one failed attempt.
+
+    `status` is the upstream's HTTP status, or the one that its error event stands for; None when
+    none arrived. A `fault` counts while there is no status of 400 or more. `headers` have
+    lower-case names; `body` is the parsed error body.
+    """
+
+    status: int | None
+    text: ErrorText = ErrorText()
+    fault: Fault | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What is closed after a failure: for exactly `seconds`, or by back-off where that is None.
+
+    With `from_second` the first failure in a row closes nothing.
+    """
+
+    scope: Scope
+    seconds: float | None = None
+    from_second: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a failure is and what to do about it.
+
+    `status` and `message` are what the caller sees if nothing else is tried; `next_entry` False
+    returns them at once. `reset` is the stated reset in epoch seconds. `retry` says that the same
+    account may be asked again.
+    """
+
+    failure: Failure
+    row: int
+    next_account: bool
+    next_entry: bool
+    lock: Lock | None
+    status: int
+    message: str
+    reset: float | None
+    retry: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """The decisions of one class of failures. `until_reset`: a stated reset ends the lock."""
+
+    number: int
+    failure: Failure
+    next_account: bool = False
+    next_entry: bool = True
+    lock: Lock | None = None
+    until_reset: bool = False
+    retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What leads to a row: a fault, or a status with, where any are given, a code or a wording.
+
+    `codes` are lower-case error codes and types; `says` and `unless` are searched in the error's
+    code, type and message, in lower case. `far` asks for a stated reset more than ten
+    minutes ahead.
+    """
+
+    row: Row
+    faults: Container[Fault] = ()
+    statuses: Container[int] = ()
+    codes: frozenset[str] = frozenset()
+    says: re.Pattern[str] | None = None
+    unless: re.Pattern[str] | None = None
+    far: bool = False
+
+    def matches(self, seen: _Seen) -> bool:
+        if seen.fault:
+            return seen.fault in self.faults
+        return (
+            seen.status in self.statuses
+            and self._named(seen)
+            and (seen.far or not self.far)
+            and not (self.unless and self.unless.search(seen.words))
+        )
+
+    def reads(self, status: int, names: frozenset[str], words: str) -> bool:
+        """Whether the wording matters here, so that quotes must be taken out of it first."""
+        if status not in self.statuses:
+            return False
+        named = self.unless and not self.codes.isdisjoint(names)
+        return bool(named or (self.says and self.says.search(words)))
+
+    def _named(self, seen: _Seen) -> bool:
+        if not self.codes and not self.says:
+            return True
+        return not self.codes.isdisjoint(seen.names) or bool(
+            self.says and self.says.search(seen.words)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The evidence as rules look at it; `status` is 0 where no HTTP error arrived."""
+
+    fault: Fault | None
+    status: int
+    names: frozenset[str]
+    words: str
+    reset: float | None
+    far: bool
+
+
+FAR = 600.0
+HOUR = 3600.0
+
+
+def _words(*alternatives: str) -> re.Pattern[str]:
+    return re.compile("|".join(alternatives))
+
+
+def _names(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_CALLER_GONE = Row(1, Failure.CALLER_GONE, next_entry=False)
+_TOO_LARGE = Row(3, Failure.TOO_LARGE, next_entry=False)
+_BARRED = Row(5, Failure.ACCOUNT_BARRED, True, lock=Lock(Scope.ACCOUNT, 24 * HOUR))
+_QUOTA = Row(6, Failure.QUOTA_SPENT, True, lock=Lock(Scope.ACCOUNT, HOUR), until_reset=True)
+_MODEL_QUOTA = replace(_QUOTA, lock=Lock(Scope.ACCOUNT_MODEL, HOUR))
+_NOT_SIGNED_IN = Row(7, Failure.NOT_SIGNED_IN, True, lock=Lock(Scope.ACCOUNT, 120.0))
+_BACK_OFF = Lock(Scope.ACCOUNT_MODEL)
+_RATE = Row(8, Failure.RATE_LIMITED, True, lock=_BACK_OFF, until_reset=True, retry=True)
+_OVERLOADED = Row(9, Failure.OVERLOADED, True, lock=_BACK_OFF, retry=True)
+_SERVER = Row(10, Failure.SERVER_ERROR, True, lock=replace(_BACK_OFF, from_second=True), retry=True)
+_TIMED_OUT = Row(11, Failure.TIMED_OUT, lock=_BACK_OFF)
+_REFUSED = Row(12, Failure.REFUSED)
+_BAD_REQUEST = Row(14, Failure.BAD_REQUEST)
+_EMPTY = Row(15, Failure.EMPTY_REPLY)
+
+_LENGTH_CODES = _names(
+    "context_length_exceeded context_window_exceeded model_context_window_exceeded"
+    " exceed_context_size_error content_length_exceeds_threshold request_too_large"
+    " payload_too_large request_entity_too_large tokens_limit_reached input_too_long"
+    " prompt_too_long"
+)
+_TOO_LONG = _words(
+    r"\b(?:prompt|input)(?: is)? too (?:long|large)",
+    r"maximum (?:context|prompt) length",
+    r"context[ _](?:length|window|limit|size)[^.]{0,40}exceed",
+    r"exceed[^.]{0,60}context (?:length|window|limit|size)",
+    r"exceeds? (?:the )?max(?:imum)? (?:input |prompt )?length",
+    r"input (?:token count|content length)[^.]{0,40}exceeds",
+    r"range of input length should be",
+    r"exceed(?:s|ed)? (?:the )?model token limit",
+    r"\btokens exceeds?\b",
+    r"too many (?:input |prompt )?tokens",
+    r"\b(?:request|request body|request entity|payload) too large",
+)
+# "Too many tokens, please wait" is a throttle, and an output length too high for this model is a
+# matter of its parameters that the next model may accept: neither says the request is too large.
+_NOT_TOO_LONG = _words(
+    r"per[ _-]?(?:min|day|hour)",
+    r"\brate[ -]?limit",
+    r"throttl",
+    r"\btpm\b",
+    r"(?:please|and) wait|wait before",
+    r"max_(?:completion_|output_|new_)?tokens\b.{0,60}?(?:too large|must be)",
+    r"max_(?:completion_|output_|new_)?tokens\b.{0,60}?exceeds? (?!(?:the )?context)",
+)
+# OpenAI uses string_above_max_length for tool-call ids and metadata as well as for content.
+_STRING_TOO_LONG = _names("string_above_max_length")
+_NOT_CONTENT = _words(
+    r"invalid '(?!(?:input|prompt|instructions|(?:messages|input)\[\d+\]\.(?:content|output))"
+    r"(?:\[\d+\](?:\.text)?)?')"
+)
+
+_BARRED_CODES = _names(
+    "account_deactivated account_suspended account_disabled account_banned consumer_suspended"
+    " organization_deactivated user_suspended"
+)
+_ENDED = "suspended|deactivated|terminated|banned"
+_BARS = _words(
+    r"verify your account",
+    r"this service has been disabled in this account",
+    r"\b(?:account|organi[sz]ation|workspace|consumer|project|user)\b(?: '[^']{1,80}'"
+    r"| associated with [^.]{1,60}?)? (?:(?:has been|was) (?:\w+ )?(?:disabled|"
+    rf"{_ENDED})|is (?:\w+ )?(?:{_ENDED}))\b",
+)
+_MONEY = _words(r"\bbalance\b", r"billing", r"recharge", r"top[ -]up", r"payment", r"\bcredits?\b")
+
+_DAILY_PER_MODEL = _words(
+    r"free-models-per-day", r"free_tier_daily", r"\bper[ _-]day\b", r"perday", r"\b[rt]pd\b"
+)
+_QUOTA_CODES = _names(
+    "insufficient_quota insufficient_user_quota insufficient_balance billing_error"
+    " billing_not_active billing_hard_limit_reached exceeded_current_quota_error"
+    " enforced_spend_limit_reached usage_limit_reached usage_not_included payment_required"
+    " monthly_request_count servicequotaexceededexception"
+)
+_OUT_OF_MONEY = _words(
+    r"credit balance is too low",
+    r"insufficient (?:account )?(?:balance|credits?|funds)",
+    r"insufficient_quota",
+    r"reached your (?:specified )?(?:workspace )?api usage limits",
+    r"billing (?:hard )?limit",
+    r"(?:monthly|spend(?:ing)?) (?:spend(?:ing)? )?limit (?:has been )?(?:reached|exceeded)",
+    r"used all (?:of your )?available credits",
+)
+_USED_UP = _words(
+    r"\b(?:monthly|weekly|daily|5[ -]hour|spend(?:ing)?)\b[^.]{0,40}\b(?:limit|quota|cap)s?\b",
+    r"\busage limit",
+    r"\b(?:limit|quota)s? for (?:this|the) (?:month|week|day|billing period)",
+    r"monthly_request_count|servicequotaexceeded",
+    r"exceeded your current quota",
+    r"(?:limit|quota) (?:is )?exhausted",
+    r"check your plan and billing",
+    r"additional usage limit for your plan",
+)
+# Google words its limits per minute as an exceeded quota too, and then says "Please retry in 34s".
+_SHORT_LIMIT = _words(r"per[ _-]?min", r"\b[rt]pm\b", r"retry in \d")
+
+_OVERLOAD_CODES = _names(
+    "overloaded_error engine_overloaded engine_overloaded_error server_overloaded model_overloaded"
+    " slow_down server_is_overloaded"
+)
+_OVERLOAD = _words(r"overload")
+_NO_CAPACITY = _words(r"overload", r"\bcapacity\b")
+
+_RATE_CODES = _names(
+    "rate_limit_exceeded rate_limit_error rate_limited too_many_requests throttlingexception"
+    " requestlimitexceeded ratelimitreached"
+)
+_RATE_WORDS = _words(
+    r"\brate[ -]limit", r"too many requests", r"throttl(?:ed|ing)", r"\b(?:requests|tokens) per min"
+)
+_FILTER_CODES = _names(
+    "content_filter content_policy content_policy_violation image_content_policy_violation"
+    " responsibleaipolicyviolation moderation_blocked data_inspection_failed"
+    " datainspectionfailed content_filtered safety_violation"
+)
+_FILTERED = _words(
+    r"content filtering policy",
+    r"content management policy",
+    r"flagged as potentially violating",
+    r"your (?:input|prompt) was flagged",
+    r"content exists risk",
+    r"unsafe or sensitive content",
+    r"contain inappropriate content",
+    r"content violates (?:our )?usage",
+)
+# Gemini and xAI answer a wrong key with 400.
+_KEY_CODES = _names("api_key_invalid invalid_api_key")
+_WRONG_KEY = _words(
+    r"api key (?:is )?(?:not valid|invalid|expired)", r"(?:incorrect|invalid) api key"
+)
+
+_BROKEN = frozenset((Fault.REFUSED, Fault.RESET, Fault.DNS, Fault.TLS, Fault.CUT, Fault.GARBAGE))
+_OPEN_TO_QUOTA = frozenset((400, 403, 429))
+_FILTER_STATUSES = frozenset((400, 403, 422, 451))
+# Groq answers 498 when its flex tier has no capacity.
+_OVERLOAD_STATUSES = frozenset((498, 503, 529))
+# 408 and 499 blame the connection, not the request. 0: neither a reply nor an HTTP error.
+_SERVER_STATUSES = frozenset((0, 408, 499, *range(500, 600)))
+
+RULES: tuple[Rule, ...] = (
+    Rule(_CALLER_GONE, faults={Fault.CALLER_GONE}),
+    Rule(_EMPTY, faults={Fault.EMPTY}),
+    Rule(_TIMED_OUT, faults={Fault.TIMEOUT}),
+    Rule(_SERVER, faults=_BROKEN),
+    Rule(_TOO_LARGE, statuses={413}),
+    Rule(_TOO_LARGE, statuses={400, 422}, codes=_LENGTH_CODES),
+    Rule(_TOO_LARGE, statuses={400, 422}, codes=_STRING_TOO_LONG, unless=_NOT_CONTENT),
+    Rule(_TOO_LARGE, statuses={400, 422}, says=_TOO_LONG, unless=_NOT_TOO_LONG),
+    Rule(_BARRED, statuses=range(400, 404), codes=_BARRED_CODES, says=_BARS, unless=_MONEY),
+    # Closed for want of money: it opens again when that has been paid.
+    Rule(_QUOTA, statuses=range(400, 404), codes=_BARRED_CODES, says=_BARS),
+    Rule(_QUOTA, statuses={402}),
+    Rule(_MODEL_QUOTA, statuses={403, 429}, says=_DAILY_PER_MODEL),
+    Rule(_QUOTA, statuses=_OPEN_TO_QUOTA, codes=_QUOTA_CODES, says=_OUT_OF_MONEY),
+    Rule(_QUOTA, statuses={403, 429}, says=_USED_UP, unless=_SHORT_LIMIT),
+    Rule(_QUOTA, statuses={429}, far=True),
+    Rule(_QUOTA, statuses={400, 403}, codes=_RATE_CODES, says=_RATE_WORDS, far=True),
+    Rule(_OVERLOADED, statuses={429}, codes=_OVERLOAD_CODES, says=_OVERLOAD),
+    Rule(_RATE, statuses={429}),
+    Rule(_RATE, statuses={400, 403}, codes=_RATE_CODES, says=_RATE_WORDS),
+    Rule(_OVERLOADED, statuses=_OVERLOAD_STATUSES),
+    Rule(_OVERLOADED, statuses=range(500, 600), codes=_OVERLOAD_CODES, says=_NO_CAPACITY),
+    Rule(_REFUSED, statuses=_FILTER_STATUSES, codes=_FILTER_CODES, says=_FILTERED),
+    Rule(_NOT_SIGNED_IN, statuses={401, 403}),
+    Rule(_NOT_SIGNED_IN, statuses={400}, codes=_KEY_CODES, says=_WRONG_KEY),
+    Rule(_SERVER, statuses=_SERVER_STATUSES),
+    Rule(_BAD_REQUEST, statuses=range(400, 500)),
+)
+
+_FAULTS: Mapping[Fault, tuple[int, str]] = {
+    Fault.REFUSED: (502, "The provider refused the connection."),
+    Fault.RESET: (502, "The provider closed the connection before it had answered."),
+    Fault.DNS: (502, "The provider's name could not be resolved."),
+    Fault.TLS: (502, "No secure connection to the provider could be made."),
+    Fault.CUT: (502, "The provider's reply was cut short."),
+    Fault.GARBAGE: (502, "The provider's reply could not be read."),
+    Fault.TIMEOUT: (504, "The provider did not answer in time."),
+    Fault.EMPTY: (502, "The provider's reply was empty."),
+    Fault.CALLER_GONE: (499, "The caller closed the connection."),
+}
+
+
+def classify(evidence: Evidence, request: bytes, now: float) -> Verdict:
+    """The verdict on one failed attempt.
+
+    `request` is the body that was sent, used to tell what the provider only quotes; `now` is in
+    epoch seconds.
+    """
+    seen = _see(evidence, request, now)
+    row = next(rule.row for rule in RULES if rule.matches(seen))
+    reset = seen.reset if row.until_reset else _direct_reset(evidence, seen.words, now)
+    status, sentence = _shown(seen)
+    return Verdict(
+        failure=row.failure,
+        row=row.number,
+        next_account=row.next_account,
+        next_entry=row.next_entry,
+        lock=_lock(row, reset, now),
+        status=status,
+        message=evidence.text.message or sentence,
+        reset=reset,
+        retry=row.retry,
+    )
+
+
+def _see(evidence: Evidence, request: bytes, now: float) -> _Seen:
+    fault, status, text = evidence.fault, evidence.status or 0, evidence.text
+    status = status if 400 <= status < 600 else 0
+    if status and fault != Fault.CALLER_GONE:
+        fault = None
+    names = frozenset((text.code.lower(), text.type.lower())) - {""}
+    words = _folded(text, text.message[:READ])
+    if speaks_of_reset(words) or any(rule.reads(status, names, words) for rule in RULES):
+        words = _folded(text, without_echo(text.message, request))
+    reset = stated_reset(evidence.headers, evidence.body, words, now)
+    return _Seen(fault, status, names, words, reset, reset is not None and reset > now + FAR)
+
+
+def _folded(text: ErrorText, message: str) -> str:
+    return " ".join(f"{text.code[:200]}\0 {text.type[:200]}\0 {message}".lower().split())
+
+
+def _direct_reset(evidence: Evidence, words: str, now: float) -> float | None:
+    """The reset that speaks of this failure; limit headers come with every reply of a provider."""
+    direct = {k: v for k, v in evidence.headers.items() if k.startswith("retry-after")}
+    return stated_reset(direct, evidence.body, words, now)
+
+
+def _lock(row: Row, reset: float | None, now: float) -> Lock | None:
+    if row.lock and row.until_reset and reset is not None:
+        return replace(row.lock, seconds=reset - now)
+    return row.lock
+
+
+def _shown(seen: _Seen) -> tuple[int, str]:
+    if seen.fault:
+        return _FAULTS[seen.fault]
+    if not seen.status:
+        return _FAULTS[Fault.GARBAGE]
+    return seen.status, f"The provider answered with status {seen.status} and no message."
+
+
+_STANDS_FOR: Mapping[str, int] = {
+    "invalid_request_error": 400,
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "context_length_exceeded": 400,
+    "invalid_prompt": 400,
+    "content_filter": 400,
+    "authentication_error": 401,
+    "unauthenticated": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "permission_denied": 403,
+    "not_found_error": 404,
+    "not_found": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "rate_limit_exceeded": 429,
+    "resource_exhausted": 429,
+    "insufficient_quota": 429,
+    "usage_limit_reached": 429,
+    "api_error": 500,
+    "server_error": 500,
+    "internal": 500,
+    "unavailable": 503,
+    "timeout_error": 504,
+    "deadline_exceeded": 504,
+    "overloaded_error": 529,
+}
+
+
+def stands_for(text: ErrorText) -> int | None:
+    """The HTTP status that an error inside a stream stands for, by its code, then its type."""
+    for name in (text.code, text.type):
+        if re.fullmatch(r"[45]\d\d", name, re.A):
+            return int(name)
+        if name.lower() in _STANDS_FOR:
+            return _STANDS_FOR[name.lower()]
+    return None
+
+
+RUN = 20
+READ = 4096
+# Any 20 characters hold a block of 9 that starts at a multiple of 12, with 6 more on one side.
+_BLOCK, _STEP, _HALF = 9, 12, 15
+_LOOKED_THROUGH = 1 << 20
+_GAP = " … "
+_BACKSLASH = "\udc5c"  # stands for an escaped backslash: no decoded request holds a lone surrogate
+_SHORT_ESCAPES = (
+    ("\\n", "\n"),
+    ('\\"', '"'),
+    ("\\t", "\t"),
+    ("\\r", "\r"),
+    ("\\/", "/"),
+    ("\\b", "\b"),
+    ("\\f", "\f"),
+)
+
+
+def without_echo(message: str, request: bytes) -> str:
+    """The first 4096 characters of `message`, less what they quote from `request`.
+
+    Every run of 20 or more characters that also stands in the request, escaped as JSON or not,
+    is replaced by an ellipsis, so that no wording can come together across the gap.
+    """
+    if len(message) < RUN:
+        return message
+    head = message[: READ + RUN]
+    shared = _shared(head, _forms(request, "\\" in head))
+    if not shared:
+        return head[:READ]
+    quoted = bytearray(len(head))
+    for start in range(len(head) - RUN + 1):
+        if head[start : start + RUN] in shared:
+            quoted[start : start + RUN] = b"\1" * RUN
+    return _blanked(head, quoted[:READ])
+
+
+def _blanked(head: str, quoted: bytearray) -> str:
+    pieces = re.finditer(rb"(\x00+)|\x01+", quoted)
+    return "".join(head[p.start() : p.end()] if p[1] else _GAP for p in pieces)
+
+
+def _shared(message: str, texts: Iterable[str]) -> set[str]:
+    """The runs of exactly RUN characters that stand both in `message` and in one of `texts`."""
+    runs, halves, blocks = (_pieces(message, length) for length in (RUN, _HALF, _BLOCK))
+    near = {
+        text[max(at + _BLOCK - RUN, 0) : at + RUN]
+        for text in texts
+        for at in range(0, len(text), _STEP)
+        if text[at : at + _BLOCK] in blocks
+        and (text[at : at + _HALF] in halves or text[at + _BLOCK - _HALF : at + _BLOCK] in halves)
+    }
+    return runs & {run for part in near for run in _pieces(part, RUN)}
+
+
+def _pieces(text: str, length: int) -> set[str]:
+    return {text[at : at + length] for at in range(len(text) - length + 1)}
+
+
+def _forms(request: bytes, escaped: bool) -> Iterator[str]:
+    """The request as it was sent and as it reads; if `escaped`, in both ways to escape that too."""
+    if len(request) > 2 * _LOOKED_THROUGH:
+        request = request[:_LOOKED_THROUGH] + b"\0" + request[-_LOOKED_THROUGH:]
+    raw = request.decode("utf-8", "replace")
+    yield raw
+    plain = _unescaped(raw)
+    if plain != raw:
+        yield plain
+    if escaped:
+        yield from {json.dumps(plain), json.dumps(plain, ensure_ascii=False)}
+
+
+def _unescaped(raw: str) -> str:
+    if "\\" not in raw:
+        return raw
+    text = raw.replace("\\\\", _BACKSLASH)
+    for escape, character in _SHORT_ESCAPES:
+        text = text.replace(escape, character)
+    if "\\u" in text:
+        text = text.encode("raw_unicode_escape").decode("raw_unicode_escape", "replace")
+        pairs = text.replace(_BACKSLASH, "\\").encode("utf-16-le", "surrogatepass")
+        return pairs.decode("utf-16-le", "replace")
+    return text.replace(_BACKSLASH, "\\")
+
+
+_PAGE = 65_536
+_SHOWN = 300
+_PIECES = re.compile(r"(<[a-zA-Z/!?][^<>]*>)")
+_HIDES = re.compile(r"<(/?)(head|script|style)\b", re.I)
+_TITLE = re.compile(r"<title[^<>]*>([^<>]*)", re.I)
+_WRAPPERS = ("error", "errors", "detail", "response")
+_MESSAGES = ("message", "error_description", "error", "detail", "errors", "msg", "title")
+
+
+def read_error(body: bytes) -> tuple[ErrorText, Any]:
+    """What an error body says, and the body parsed (None if it is not JSON).
+
+    Understands the error shapes of all dialects, problem details, and plain or HTML pages, whose
+    message is their first 300 visible characters.
+    """
+    text = body.decode("utf-8-sig", "replace")
+    try:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError):
+        return ErrorText(_visible(text)), None
+    return _of_json(parsed), parsed
+
+
+def _visible(page: str) -> str:
+    page = page[:_PAGE]
+    said = " ".join(_shown_pieces(page))
+    if not said.strip() and (title := _TITLE.search(page)):
+        said = title[1]
+    return " ".join(html.unescape(said).split())[:_SHOWN]
+
+
+def _shown_pieces(page: str) -> Iterator[str]:
+    hidden_by = ""
+    for at, piece in enumerate(_PIECES.split(page)):
+        is_tag = at % 2 == 1
+        if is_tag and (tag := _HIDES.match(piece)):
+            closes, name = tag[1], tag[2].lower()
+            if not hidden_by or hidden_by == name:
+                hidden_by = "" if closes else name
+        elif not is_tag and not hidden_by:
+            yield piece
+
+
+def _of_json(parsed: Any) -> ErrorText:
+    holder = _first(parsed)
+    if not isinstance(holder, dict):
+        return ErrorText(_clean(holder) if isinstance(holder, str) else "")
+    while inner := _inner(holder):
+        holder = inner
+    text = ErrorText(
+        message=_message(holder),
+        type=_name(holder, "type", "status", "__type"),
+        code=_narrow_reason(holder) or _name(holder, "code"),
+    )
+    return _completed(text, holder.get("metadata"))
+
+
+def _first(value: Any) -> Any:
+    return value[0] if isinstance(value, list) and value else value
+
+
+def _inner(holder: dict[Any, Any]) -> dict[Any, Any] | None:
+    """The error wrapped in `holder`; the items of a list of validation errors stay together."""
+    for key in _WRAPPERS[:1] if isinstance(holder.get("message"), str) else _WRAPPERS:
+        inner = _first(holder.get(key))
+        if isinstance(inner, dict) and "loc" not in inner:
+            return inner
+    return None
+
+
+def _completed(text: ErrorText, metadata: Any) -> ErrorText:
+    """OpenRouter's `Provider returned error`, completed by what that provider said."""
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    if not isinstance(raw, str) or not raw:
+        return text
+    inner, _ = read_error(raw.encode("utf-8", "replace"))
+    message = ": ".join(filter(None, (text.message, inner.message)))
+    return ErrorText(message, inner.type or text.type, inner.code or text.code)
+
+
+def _message(holder: dict[Any, Any]) -> str:
+    for key in _MESSAGES:
+        value = holder.get(key)
+        if isinstance(value, str) and value:
+            return _clean(value)
+        if isinstance(value, list) and value:
+            return _clean("; ".join(map(_item, value)))
+    return ""
+
+
+def _item(item: Any) -> str:
+    """One of a list of errors; of a validation error, where and what, never the input."""
+    if not isinstance(item, dict):
+        return str(item)
+    where = item.get("loc")
+    path = ".".join(map(str, where)) if isinstance(where, list) else ""
+    said = str(item.get("msg") or item.get("message") or "")
+    return f"{path}: {said}" if path else said
+
+
+def _clean(text: str) -> str:
+    """`text` without lone surrogates, which could not be sent on."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _name(error: dict[Any, Any], *keys: str) -> str:
+    for key in keys:
+        value = error.get(key)
+        if isinstance(value, (str, int)) and not isinstance(value, bool) and value != "":
+            return _clean(str(value))
+    return ""
+
+
+def _narrow_reason(error: dict[Any, Any]) -> str:
+    """The narrower name that Google gives in its details: the quotas exceeded, or a reason."""
+    details = _dicts(error.get("details"))
+    violations = [v for detail in details for v in _dicts(detail.get("violations"))]
+    quotas = [_name(violation, "quotaId") for violation in violations]
+    reasons = [_name(detail, "reason") for detail in details]
+    return " ".join(filter(None, quotas)) or next(filter(None, reasons), "")
+
+
+def _dicts(values: Any) -> list[dict[Any, Any]]:
+    return [v for v in values if isinstance(v, dict)] if isinstance(values, list) else []

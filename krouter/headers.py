@@ -1,0 +1,67 @@
+"""Which headers pass between caller and provider."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from krouter.wire import Headers
+
+# RFC 9110, section 7.6.1, and the fields that describe one hop's message.
+_HOP = frozenset(
+    [
+        "connection",
+        "keep-alive",
+        "proxy-connection",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "expect",
+        "content-length",
+    ]
+)
+_CREDENTIALS = frozenset(
+    [
+        "authorization",
+        "proxy-authorization",
+        "proxy-authenticate",
+        "x-api-key",
+        "x-goog-api-key",
+        "api-key",
+    ]
+)
+_NOT_SENT = _HOP | _CREDENTIALS | {"host", "cookie", "accept-encoding"}
+_NOT_RETURNED = _HOP | {
+    "content-encoding",
+    "set-cookie",
+    "retry-after",
+    "retry-after-ms",
+    "x-should-retry",
+    "proxy-authenticate",
+}
+_RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
+_OURS = "x-krouter-"
+
+
+def to_provider(headers: Headers) -> Headers:
+    """The caller's headers that go on; names in lower case."""
+    dropped = _NOT_SENT | _named_by_connection(headers)
+    return [(n, v) for n, v in headers if n not in dropped and not n.startswith(_OURS)]
+
+
+def to_caller(headers: Headers, secret: str | None) -> Headers:
+    """The provider's headers that go back; none that quotes the credential."""
+    lowered = [(name.lower(), value) for name, value in headers]
+    dropped = _NOT_RETURNED | _named_by_connection(lowered)
+    return [
+        (name, value)
+        for name, value in lowered
+        if name not in dropped
+        and not name.startswith((_OURS, *_RATE_LIMITS))
+        and not (secret and secret in value)
+    ]
+
+
+def _named_by_connection(headers: Iterable[tuple[str, str]]) -> set[str]:
+    values = [value for name, value in headers if name == "connection"]
+    return {word.strip().lower() for value in values for word in value.split(",")}

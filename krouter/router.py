@@ -1,0 +1,183 @@
+"""A name becomes a combo or a model; a call becomes an answer."""
+
+from __future__ import annotations
+
+import asyncio
+import fnmatch
+import secrets as entropy
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from krouter.adapter import Call
+from krouter.answer import Answer, error_answer, stamps
+from krouter.combos import Combo, Entry
+from krouter.errors import Failure
+from krouter.plan import NotBuilt, make_plan
+from krouter.problems import did_you_mean
+from krouter.route import Route
+from krouter.walk import Walk, World, merged
+
+SHIPPED_ALIASES: Mapping[str, str] = {"fusion-panel": "panel"}
+KEPT_ROUTES = 1000
+
+
+class UnknownModel(Exception):
+    """A name that is neither a combo nor a model; the text says so and what is near."""
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What a name stands for; `combo` is made up for a model called directly."""
+
+    combo: Combo
+    direct: bool = False
+
+
+def new_route_id() -> str:
+    """16 characters that sort by time to the millisecond, then random."""
+    return f"{int(time.time() * 1000):011x}{entropy.token_hex(3)[:5]}"
+
+
+def resolve(name: str, world: World) -> Destination:
+    """Combo, alias, `claude-NAME` of a combo, then `provider/model`. Raises UnknownModel."""
+    found = _named_combo(name, world.combos)
+    if found is None and (target := _aliased(name, world.settings.aliases)):
+        found = _named_combo(target, world.combos)
+        if found is None:
+            return _direct(target, name, world)
+    found = found or world.combos.get(name.removeprefix("claude-"))
+    return Destination(found) if found else _direct(name, name, world)
+
+
+def _named_combo(name: str, combos: Mapping[str, Combo]) -> Combo | None:
+    return combos.get(name.removeprefix("combo/"))
+
+
+def _aliased(name: str, aliases: Mapping[str, str]) -> str | None:
+    """An alias spelled out wins over a glob, the longest glob over others."""
+    if exact := aliases.get(name) or SHIPPED_ALIASES.get(name):
+        return exact
+    globs = [glob for glob in aliases if fnmatch.fnmatchcase(name, glob)]
+    return aliases[max(globs, key=len)] if globs else None
+
+
+def _direct(target: str, asked: str, world: World) -> Destination:
+    provider, slash, model = target.partition("/")
+    if slash and model and world.registry.find(provider):
+        return Destination(_single(target), direct=True)
+    raise UnknownModel(_unknown(target, asked, world))
+
+
+def _unknown(target: str, asked: str, world: World) -> str:
+    known = [*world.combos, *world.settings.aliases, *entries(world.combos)]
+    via = "" if target == asked else f" (alias of {target!r})"
+    if "/" in target:
+        providers = [f"{name}/" for name in world.registry.names_with_aliases()]
+        near = did_you_mean(target, known) or did_you_mean(
+            target.partition("/")[0] + "/", providers
+        )
+        what = f"no provider {target.partition('/')[0]!r} is known"
+    else:
+        near = did_you_mean(target, known)
+        what = "no combo or alias has that name, and a model is written provider/model"
+    return " ".join(filter(None, [f"Unknown model {asked!r}{via}: {what}.", near]))
+
+
+def entries(combos: Mapping[str, Combo]) -> Iterator[str]:
+    """Every `provider/model` that a combo names, once."""
+    models = (entry.model for combo in combos.values() for entry in combo.models)
+    return iter(dict.fromkeys(m for m in models if "/" in m and not m.startswith("combo/")))
+
+
+@lru_cache(maxsize=1024)
+def _single(model: str) -> Combo:
+    return Combo.model_construct(name="direct", models=(Entry(model=model),))
+
+
+class Router:
+    """Answers calls over one `World`, which `reload` swaps in one step.
+
+    Calls under way keep the world they began with.
+    """
+
+    def __init__(self, world: World, new_id: Callable[[], str] = new_route_id) -> None:
+        self.world = world
+        self.routes: deque[Route] = deque(maxlen=KEPT_ROUTES)
+        self._new_id = new_id
+
+    def reload(self, world: World) -> None:
+        self.world = replace(
+            world, board=self.world.board, wire=self.world.wire, lanes=self.world.lanes
+        )
+
+    async def answer(self, call: Call) -> Answer:
+        """The answer, in the caller's dialect; errors are answers too. Its `close` must be awaited.
+
+        A cancelled call cancels what it sent.
+        """
+        world = self.world
+        route = Route(self._new_id(), world.board.now(), call.dialect.name, call.model, call.stream)
+        self.routes.append(route)
+        try:
+            answer = await self._answer(call, world, route)
+        except asyncio.CancelledError:
+            self._finish(route, Failure.CALLER_GONE)
+            raise
+        return self._finished(answer, route)
+
+    async def _answer(self, call: Call, world: World, route: Route) -> Answer:
+        try:
+            destination = resolve(call.model, world)
+            plan = make_plan(destination.combo, world.settings.routing, call.stream)
+        except UnknownModel as unknown:
+            return self._refused(call, route, 404, str(unknown))
+        except NotBuilt as missing:
+            return self._refused(call, route, 501, f"This version cannot answer: {missing}.")
+        route.combo = "" if destination.direct else destination.combo.name
+        route.plan = [(step.entry.model, step.reason) for step in plan.steps]
+        total = merged(world.settings.timeouts, destination.combo.timeouts).total
+        deadline = asyncio.get_running_loop().time() + total
+        return await Walk(call, world, route, deadline, self._rename(call, world)).run(plan)
+
+    def _refused(self, call: Call, route: Route, status: int, message: str) -> Answer:
+        self.world.log("COMBO", f"{call.model}: {status} {message}")
+        route.status = status
+        headers = [("x-should-retry", "false"), *stamps(route)] if status == 501 else stamps(route)
+        return error_answer(call.dialect, status, message, headers=headers)
+
+    def _rename(self, call: Call, world: World) -> str | None:
+        """Claude Code sends the reply's model back on resume, so messages callers see the name
+        they asked for."""
+        match world.settings.routing.reply_model:
+            case "served":
+                return None
+            case "requested":
+                return call.model
+        return call.model if call.dialect.name == "messages" else None
+
+    def _finished(self, answer: Answer, route: Route) -> Answer:
+        """Books the route when the answer is closed."""
+        book = answer.on_close
+
+        def close() -> None:
+            book()
+            attempts = route.attempts
+            refused = f"refused with {answer.status}"
+            failed = answer.status >= 400 or not attempts
+            self._finish(route, refused if failed else attempts[-1].outcome)
+
+        answer.on_close = close
+        return answer
+
+    def _finish(self, route: Route, outcome: str) -> None:
+        route.outcome, route.ended = outcome, self.world.board.now()
+        usage = route.usage
+        self.world.log(
+            "ROUTE",
+            f"{route.id} {route.asked} → {route.served or '-'}: {outcome},"
+            f" {len(route.attempts)} attempts, {usage.input} in, {usage.output} out,"
+            f" {route.ended - route.began:.2f} s",
+        )

@@ -1,0 +1,1 @@
+"""The local proxy: endpoints, keys, admin API."""

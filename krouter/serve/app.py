@@ -1,0 +1,206 @@
+"""The ASGI app: hot endpoints by path, everything else through FastAPI."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from krouter._version import __version__
+from krouter.answer import error_answer
+from krouter.dialects import DIALECTS
+from krouter.dialects.base import Dialect
+from krouter.keys import KeyRing
+from krouter.router import Router, entries
+from krouter.serve.hot import Endpoint, send_whole
+from krouter.serve.intake import (
+    Gate,
+    Receive,
+    Refusal,
+    Scope,
+    Send,
+    presented_keys,
+    request_headers,
+)
+from krouter.wire import Headers
+
+OPEN_PATHS = ("/health",)
+"""Paths that never ask for a key."""
+
+
+class Guard:
+    """Keys and Host names; `must` demands a key even before one exists."""
+
+    def __init__(self, keys: KeyRing, gate: Gate, must: bool) -> None:
+        self._keys = keys
+        self._gate = gate
+        self._must = must
+
+    def check_host(self, headers: Headers) -> None:
+        """Raises Refusal."""
+        self._gate.check(headers)
+
+    def authorize(self, headers: Headers) -> None:
+        """Raises Refusal for a foreign Host, or without a good key where one is needed."""
+        self._gate.check(headers)
+        if not (self._must or self._keys.required):
+            return
+        tokens = list(presented_keys(headers))
+        if not tokens:
+            raise Refusal(401, "An API key of krouter is needed: make one with krouter keys add.")
+        if not any(self._keys.match(token) for token in tokens):
+            raise Refusal(401, "This is no API key of this krouter; see krouter keys list.")
+
+
+class App:
+    """Routes by path before FastAPI sees a request, for the endpoints where time counts."""
+
+    def __init__(self, router: Router, guard: Guard, problems: Callable[[], list[str]]) -> None:
+        self.router = router
+        self.guard = guard
+        self.rest = build_rest(router, problems)
+        self._hot = {
+            path: Endpoint(dialect, router, guard.authorize, self._limit)
+            for dialect in DIALECTS.values()
+            for path in dialect.paths
+        }
+        if origins := router.world.settings.server.cors_origins:
+            self._serve: Any = CORSMiddleware(
+                self._dispatch, list(origins), allow_methods=["*"], allow_headers=["*"]
+            )
+        else:
+            self._serve = self._dispatch
+
+    def _limit(self) -> int:
+        return self.router.world.settings.server.body_limit << 20
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._serve(scope, receive, send)
+
+    async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.rest(scope, receive, send)
+            return
+        path: str = scope["path"]
+        if path.startswith("/v1/v1/"):
+            path = scope["path"] = path[3:]
+        endpoint = self._hot.get(path)
+        if endpoint is not None and scope["method"] == "POST":
+            await endpoint(scope, receive, send)
+            return
+        await self._guarded(scope, receive, send)
+
+    async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = request_headers(scope)
+        try:
+            if ("upgrade", "websocket") in [(name, value.lower()) for name, value in headers]:
+                raise Refusal(426, "krouter does not speak WebSocket: send a POST.")
+            check = self.guard.check_host if scope["path"] in OPEN_PATHS else self.guard.authorize
+            check(headers)
+        except Refusal as refusal:
+            dialect = dialect_of(scope["path"], headers)
+            await send_whole(send, error_answer(dialect, refusal.status, refusal.message))
+            return
+        await self.rest(scope, receive, send)
+
+
+def dialect_of(path: str, headers: Headers) -> Dialect:
+    """In which dialect an error is told where no call has been read."""
+    anthropic = path.startswith("/v1/messages") or any(n == "anthropic-version" for n, _ in headers)
+    return DIALECTS["messages" if anthropic else "chat"]
+
+
+def build_rest(router: Router, problems: Callable[[], list[str]]) -> FastAPI:
+    """Everything but the hot endpoints."""
+    app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        path, method = request.url.path, request.method
+        message = {
+            404: f"There is nothing at {path}.",
+            405: f"{path} does not take {method}.",
+        }.get(error.status_code, str(error.detail))
+        headers = [(n.lower(), v) for n, v in request.headers.items()]
+        dialect = dialect_of(path, headers)
+        body = dialect.error_body(error.status_code, message, {}, None)
+        return Response(body, error.status_code, media_type="application/json")
+
+    @app.get("/", response_class=PlainTextResponse)
+    async def index() -> str:
+        return (
+            f"krouter {__version__}\n\n"
+            "POST /v1/chat/completions   OpenAI chat\n"
+            "POST /v1/messages           Anthropic messages\n"
+            "GET  /v1/models             combos and models\n"
+            "GET  /health\n"
+            "GET  /api/routes            what happened to the last requests\n"
+        )
+
+    @app.get("/health")
+    async def health() -> dict[str, Any]:
+        found = problems()
+        return {
+            "status": "degraded" if found else "ok",
+            "version": __version__,
+            "combos": len(router.world.combos),
+            "in_flight": router.world.board.in_flight,
+            "problems": found,
+        }
+
+    @app.get("/v1/models")
+    async def models(request: Request) -> dict[str, Any]:
+        world = router.world
+        if "anthropic-version" in request.headers:
+            return anthropic_models([*world.combos, *(f"claude-{name}" for name in world.combos)])
+        return openai_models(list(world.combos), list(entries(world.combos)))
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str, request: Request) -> Response:
+        listing = await models(request)
+        for item in listing["data"]:
+            if item["id"] == name:
+                return JSONResponse(item)
+        raise HTTPException(404, f"Unknown model {name!r}.")
+
+    @app.get("/api/routes")
+    async def routes(limit: int = 50) -> list[dict[str, Any]]:
+        newest = list(router.routes)[-max(1, min(limit, len(router.routes) or 1)) :]
+        return [route.as_json() for route in reversed(newest)]
+
+    @app.get("/api/routes/{route_id}")
+    async def route(route_id: str) -> dict[str, Any]:
+        for candidate in reversed(router.routes):
+            if candidate.id == route_id:
+                return candidate.as_json()
+        raise HTTPException(404, f"No route {route_id!r} is remembered.")
+
+    return app
+
+
+def openai_models(combos: list[str], models: list[str]) -> dict[str, Any]:
+    """OpenAI's list shape, combos first."""
+    owned = [(name, "combo") for name in combos]
+    owned += [(name, name.partition("/")[0]) for name in models]
+    created = int(time.time())
+    data = [
+        {"id": name, "object": "model", "created": created, "owned_by": owner}
+        for name, owner in owned
+    ]
+    return {"object": "list", "data": data}
+
+
+def anthropic_models(names: list[str]) -> dict[str, Any]:
+    """Anthropic's list shape."""
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    data = [
+        {"type": "model", "id": name, "display_name": name, "created_at": created} for name in names
+    ]
+    ends = {"first_id": names[0], "last_id": names[-1]} if names else {}
+    return {"data": data, "has_more": False, "first_id": None, "last_id": None, **ends}

@@ -1,0 +1,155 @@
+"""Reading a caller's request: who asks, from where, and what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from krouter.adapter import Call
+from krouter.body import Body, BodyError
+from krouter.dialects.base import Dialect
+from krouter.wire import Headers
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+MOST_DRAINED = 1 << 30
+"""Bytes of a refused body read and thrown away, so that its sender gets to read the refusal."""
+DRAIN_SECONDS = 30.0
+
+
+class Refusal(Exception):
+    """A request that is not routed: status and message for the caller."""
+
+    def __init__(self, status: int, message: str) -> None:
+        self.status = status
+        self.message = message
+        super().__init__(message)
+
+
+class CallerGone(Exception):
+    """The caller hung up before its request was whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Which Host names may be asked for; None for any."""
+
+    hosts: frozenset[str] | None
+
+    def check(self, headers: Headers) -> None:
+        """On loopback a foreign Host is a page's rebound name, not a user. Raises Refusal."""
+        if self.hosts is None:
+            return
+        host = next((value for name, value in headers if name == "host"), "")
+        if hostname(host) not in self.hosts:
+            raise Refusal(
+                403,
+                f"The Host header {host!r} is not this server. Ask for localhost, or add the name"
+                " to allowed_hosts in [server] of krouter.toml.",
+            )
+
+
+def hostname(host: str) -> str:
+    """A Host header without its port, in lower case."""
+    try:
+        return (urlsplit(f"//{host}").hostname or "").lower()
+    except ValueError:
+        return ""
+
+
+def request_headers(scope: Scope) -> Headers:
+    """Names in lower case; bytes that are no ASCII survive the way through."""
+    return [
+        (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+        for name, value in scope["headers"]
+    ]
+
+
+def presented_keys(headers: Headers) -> Iterable[str]:
+    """Every token that may be one of krouter's keys."""
+    for name, value in headers:
+        if name in ("x-krouter-key", "x-api-key", "x-goog-api-key"):
+            yield value.strip()
+        elif name == "authorization" and value[:7].lower() == "bearer ":
+            yield value[7:].strip()
+
+
+async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
+    """The whole body. Raises Refusal above `limit` bytes, CallerGone."""
+    _check_encoding(headers)
+    parts: list[bytes] = []
+    size = _declared_length(headers)
+    if size <= limit:
+        size = 0
+        async for part in _parts(receive):
+            size += len(part)
+            if size > limit:
+                break
+            parts.append(part)
+    if size > limit:
+        parts.clear()
+        await _drain(receive)
+        raise Refusal(
+            413,
+            f"The request is larger than {limit >> 20} MiB. Raise body_limit in [server] of"
+            " krouter.toml to allow more.",
+        )
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def _parts(receive: Receive) -> Any:
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise CallerGone
+        more = message.get("more_body", False)
+        if part := message.get("body", b""):
+            yield part
+
+
+async def _drain(receive: Receive) -> None:
+    size = 0
+    try:
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for part in _parts(receive):
+                size += len(part)
+                if size > MOST_DRAINED:
+                    return
+    except TimeoutError:
+        return
+
+
+def _declared_length(headers: Headers) -> int:
+    text = next((value for name, value in headers if name == "content-length"), "0")
+    return int(text) if text.isdecimal() else 0
+
+
+def _check_encoding(headers: Headers) -> None:
+    encoding = next((v.strip().lower() for n, v in headers if n == "content-encoding"), "")
+    if encoding not in ("", "identity"):
+        raise Refusal(415, f"The body is sent in {encoding!r}; send it without content-encoding.")
+
+
+def parse_call(dialect: Dialect, raw: bytes, headers: Headers, query: str) -> Call:
+    """The call in a request's body. Raises Refusal for one that cannot be routed."""
+    try:
+        body = Body.parse(raw)
+    except BodyError as error:
+        raise Refusal(400, str(error)) from None
+    model = body.value("model")
+    if not isinstance(model, str) or not model.strip():
+        wrong = "is missing" if "model" not in body.fields else "must be a text that is not empty"
+        raise Refusal(400, f"The field 'model' {wrong}: name a combo, or provider/model.")
+    stream = body.value("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise Refusal(400, "The field 'stream' must be true or false.")
+    if not isinstance(body.value("messages"), list):
+        raise Refusal(400, "The field 'messages' must be a list of messages.")
+    return Call(dialect, body, headers, model, stream is True, query)

@@ -1,0 +1,146 @@
+"""Starting and stopping the server."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import uvicorn
+import uvloop
+
+from krouter.load import House, quiet
+from krouter.paths import Paths
+from krouter.problems import ConfigError, Problem
+from krouter.route import Log
+from krouter.serve.app import App, Guard
+from krouter.serve.intake import Gate
+from krouter.settings import Settings
+from krouter.wire import HttpWire
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
+GRACE_SECONDS = 30
+"""How long streams under way may run on after SIGTERM."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def gate_of(settings: Settings, host: str) -> Gate:
+    """On loopback, the names of this machine and those the user allows."""
+    if not is_loopback(host):
+        return Gate(None)
+    names = (*LOOPBACK_NAMES, host, *settings.server.allowed_hosts)
+    return Gate(frozenset(name.lower() for name in names))
+
+
+@dataclass(slots=True)
+class Served:
+    """A krouter that is listening. `url` is where."""
+
+    house: House
+    app: App
+    url: str
+    server: uvicorn.Server
+    socket: socket.socket
+
+    async def run(self) -> None:
+        """Serves until told to stop by a signal or by `stop`."""
+        watching = asyncio.create_task(self.house.watch())
+        try:
+            await self.server.serve([self.socket])
+        finally:
+            watching.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
+            await self.house.router.world.wire.close()
+            self.socket.close()
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+
+
+def open_server(
+    paths: Paths,
+    env: Mapping[str, str],
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    log: Log = quiet,
+    required: bool = False,
+    now: Callable[[], float] = time.time,
+) -> Served:
+    """Everything loaded and the port bound. Raises ConfigError."""
+    house = House(paths, env, HttpWire(), log, required=required, now=now)
+    settings = house.router.world.settings
+    host, port = host or settings.server.host, settings.server.port if port is None else port
+    public = not is_loopback(host)
+    if public and not house.keys.required:
+        raise ConfigError([_open_door(paths, host)])
+    bound = _bind(host, port)
+    guard = Guard(house.keys, gate_of(settings, host), must=public)
+    app = App(house.router, guard, lambda: house.problems)
+    shown = f"[{host}]" if ":" in host else host
+    url = f"http://{shown}:{bound.getsockname()[1]}"
+    return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)
+
+
+def _open_door(paths: Paths, host: str) -> Problem:
+    return Problem(
+        str(paths.keys),
+        "",
+        f"no key exists, and {host} can be reached from other machines.",
+        "Make one with: krouter keys add NAME",
+    )
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+        listening.listen(2048)
+    except OSError as error:
+        listening.close()
+        hint = "Choose another with --port." if port else ""
+        message = f"cannot listen on {host}:{port}: {error.strerror or error}."
+        raise ConfigError([Problem("krouter serve", "", message, hint)]) from None
+    return listening
+
+
+def _uvicorn_config(app: App) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        loop="uvloop",
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_graceful_shutdown=GRACE_SECONDS,
+        backlog=2048,
+    )
+
+
+def run(served: Served, ready: Callable[[Served], None]) -> None:
+    """Serves in this thread until a signal comes."""
+
+    async def main() -> None:
+        asyncio.get_running_loop().call_soon(ready, served)
+        await served.run()
+
+    uvloop.run(main())

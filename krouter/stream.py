@@ -1,0 +1,177 @@
+"""A provider's event stream on its way to the caller: prime it, pass it on, end it properly."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from krouter.dialects.base import Tracker
+from krouter.errors import Fault
+from krouter.sse import Event, Splitter, SSEError
+from krouter.wire import Incoming, WireError
+
+DRAIN_SECONDS = 0.5
+"""How long to wait for a provider to end its reply after the last event, to keep the connection."""
+
+
+MOST_IDLE = 64 << 10
+"""Bytes of comments and pings kept while waiting for the first event."""
+
+
+class Silence(Exception):
+    """Nothing has come from the provider for longer than allowed."""
+
+
+class Watchdog:
+    """Limits single waits of one task, with a timer that is not re-armed for every chunk."""
+
+    __slots__ = ("_fired", "_loop", "_seconds", "_since", "_task", "_timer")
+
+    def __init__(self, seconds: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._seconds = seconds
+        self._since: float | None = None
+        self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._fired = False
+
+    async def wait(self, step: Callable[[], Awaitable[bytes]]) -> bytes:
+        """What `step()` gives; Silence when it takes too long."""
+        if self._seconds is None:
+            return await step()
+        self._task = asyncio.current_task()
+        self._since = self._loop.time()
+        if self._timer is None:
+            self._arm(self._since + self._seconds)
+        try:
+            return await step()
+        except asyncio.CancelledError:
+            if self._fired and self._task is not None and self._task.uncancel() == 0:
+                raise Silence from None
+            raise
+        finally:
+            self._since = None
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, when: float) -> None:
+        self._timer = self._loop.call_at(when, self._check)
+
+    def _check(self) -> None:
+        assert self._seconds is not None
+        now = self._loop.time()
+        since = now if self._since is None else self._since
+        if now - since < self._seconds:
+            self._arm(since + self._seconds)
+        elif self._task is not None:
+            self._timer, self._fired = None, True
+            self._task.cancel()
+
+
+class Relay:
+    """One stream. `prime` it before anything goes to the caller, then take it with `next`.
+
+    What is passed on is byte for byte what arrived, cut at event ends, but for what the tracker
+    replaces or leaves out.
+    """
+
+    def __init__(
+        self, reply: Incoming, tracker: Tracker, stall: float | None, secret: str | None = None
+    ) -> None:
+        self.tracker = tracker
+        self.fault: Fault | None = None
+        """What broke the stream, if anything did."""
+        self.detail = ""
+        self.closing: Callable[[], bytes] = bytes
+        """Gives the last bytes for the caller once the provider has no more."""
+        self._reply = reply
+        self._secret = secret.encode() if secret else b""
+        self._splitter = Splitter()
+        self._watchdog = Watchdog(stall)
+        self._ready: list[bytes] = []
+        self._idle = 0
+        self._ended = False
+        self._finished = False
+
+    async def prime(self, first_byte: Callable[[], None], until: Callable[[Tracker], bool]) -> None:
+        """Reads until `until` says so, or the stream ends or breaks; see `fault`."""
+        if not self.over and await self._read():
+            first_byte()
+        while not (self.over or until(self.tracker)):
+            await self._read()
+
+    @property
+    def over(self) -> bool:
+        """Nothing more is to come from the provider."""
+        return self._ended or self.tracker.closed or self.fault is not None
+
+    @property
+    def broken(self) -> bool:
+        """The stream is over without its proper end or an error event of the provider's own."""
+        return self.over and not self.tracker.complete and not self.tracker.error
+
+    async def next(self) -> bytes:
+        """The next whole events for the caller; empty when there are no more."""
+        while not self._ready:
+            if self._finished:
+                return b""
+            if self.over:
+                self._finished = True
+                return self.closing()
+            await self._read()
+        ready, self._ready = b"".join(self._ready), []
+        return ready
+
+    async def _read(self) -> bool:
+        """One chunk taken in; whether there was one."""
+        try:
+            chunk = await self._watchdog.wait(self._reply.chunk)
+            self._take(self._splitter.feed(chunk) if chunk else self._splitter.flush())
+        except WireError as error:
+            return self._break(error.fault, error.detail)
+        except Silence:
+            return self._break(Fault.TIMEOUT, "the provider fell silent")
+        except SSEError as error:
+            return self._break(Fault.GARBAGE, str(error))
+        self._ended = self._ended or not chunk
+        return bool(chunk)
+
+    def _break(self, fault: Fault, detail: str) -> bool:
+        self.fault, self.detail = fault, detail
+        return False
+
+    def _take(self, events: list[Event]) -> None:
+        for event in events:
+            if self.tracker.closed:
+                return
+            changed = self.tracker.feed(event)
+            if not self.tracker.started and self._too_idle(event):
+                continue
+            piece = event.raw if changed is None else changed
+            if self.tracker.error and self._secret:
+                piece = piece.replace(self._secret, b"[credential]")
+            if piece:
+                self._ready.append(piece)
+
+    def _too_idle(self, event: Event) -> bool:
+        """Comments and pings before the first event are kept up to a limit."""
+        self._idle += len(event.raw)
+        return self._idle > MOST_IDLE
+
+    async def drain(self) -> None:
+        """Gives the provider a moment to end its reply, so that the connection can be kept."""
+        if self.fault is not None or self._ended:
+            return
+        with contextlib.suppress(TimeoutError, WireError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                while await self._reply.chunk():
+                    pass
+
+    def close(self) -> None:
+        self._watchdog.stop()
+        self._reply.close()

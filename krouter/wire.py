@@ -1,0 +1,160 @@
+"""The one HTTP client: a request goes out, a reply comes in, every failure is a Fault."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol
+
+import aiohttp
+from yarl import URL
+
+from krouter.errors import Fault
+
+Headers = list[tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """One POST to a provider."""
+
+    url: str
+    headers: Headers
+    body: bytes
+
+
+class WireError(Exception):
+    """No reply, or not the whole of it. The text never holds a credential."""
+
+    def __init__(self, fault: Fault, detail: str = "") -> None:
+        self.fault = fault
+        self.detail = detail
+        super().__init__(detail or fault)
+
+
+class Incoming(Protocol):
+    """A provider's reply whose head has arrived."""
+
+    status: int
+    headers: Headers
+
+    async def chunk(self) -> bytes:
+        """The next piece of the body, empty at its end; WireError when it breaks off."""
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body; WireError when it breaks off or is longer than `limit` bytes."""
+
+    def close(self) -> None:
+        """Hang up, unless the whole body has been read."""
+
+
+class Wire(Protocol):
+    async def send(self, request: Outgoing, connect: float) -> Incoming:
+        """Raises WireError when no reply comes; `connect` is in seconds."""
+
+    async def close(self) -> None: ...
+
+
+class HttpReply:
+    """Incoming over aiohttp."""
+
+    __slots__ = ("_response", "headers", "status")
+
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self._response = response
+        self.status = response.status
+        self.headers: Headers = list(response.headers.items())
+
+    async def chunk(self) -> bytes:
+        try:
+            return await self._response.content.readany()
+        except (aiohttp.ClientError, ConnectionError) as error:
+            raise WireError(Fault.CUT, _told(error)) from None
+
+    async def read(self, limit: int) -> bytes:
+        parts, size = [], 0
+        while chunk := await self.chunk():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > limit:
+                self.close()
+                raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def close(self) -> None:
+        self._response.close()
+
+
+@lru_cache(maxsize=64)
+def _timeout(connect: float) -> aiohttp.ClientTimeout:
+    """Only connecting is timed here; the walk times the rest."""
+    return aiohttp.ClientTimeout(total=None, connect=connect)
+
+
+# krouter asks for plain bytes, and adds nothing the caller did not send.
+_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
+
+
+class HttpWire:
+    """One pool of connections for all providers.
+
+    Redirects are not followed, cookies not kept, proxies and netrc of the environment not read.
+    """
+
+    def __init__(self) -> None:
+        self._session: aiohttp.ClientSession | None = None
+
+    async def send(self, request: Outgoing, connect: float) -> Incoming:
+        try:
+            response = await self._open().post(
+                URL(request.url, encoded=True),
+                data=request.body,
+                headers=request.headers,
+                allow_redirects=False,
+                timeout=_timeout(connect),
+            )
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            raise WireError(_fault(error), _told(error)) from None
+        return HttpReply(response)
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=_NOT_ADDED,
+                max_line_size=65536,
+                max_field_size=65536,
+            )
+        return self._session
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+
+_FAULTS: tuple[tuple[type[BaseException], Fault], ...] = (
+    (aiohttp.ServerTimeoutError, Fault.TIMEOUT),
+    (TimeoutError, Fault.TIMEOUT),
+    (aiohttp.ClientConnectorDNSError, Fault.DNS),
+    (aiohttp.ClientSSLError, Fault.TLS),
+    (ssl.SSLError, Fault.TLS),
+    (aiohttp.ClientConnectorError, Fault.REFUSED),
+    (aiohttp.ClientResponseError, Fault.GARBAGE),
+    (aiohttp.InvalidURL, Fault.REFUSED),
+    (OSError, Fault.RESET),
+    (aiohttp.ClientError, Fault.RESET),
+)
+
+
+def _fault(error: BaseException) -> Fault:
+    return next((fault for kind, fault in _FAULTS if isinstance(error, kind)), Fault.GARBAGE)
+
+
+def _told(error: BaseException) -> str:
+    """The kind of error only: its text may quote a header."""
+    reason = getattr(error, "os_error", None) or error
+    code = getattr(reason, "strerror", None)
+    return str(code) if code else type(reason).__name__

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from krouter.keys import KeyRing, add_key, list_keys, remove_key
+from krouter.problems import ConfigError
+
+NOW = 1_700_000_000.0
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        self.now += 2
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "home" / "keys.json"
+
+
+def test_a_key_is_shown_once_and_stored_hashed(path: Path) -> None:
+    key = add_key(path, "laptop", NOW)
+    assert key.startswith("kr-")
+    assert len(key) >= 35
+    assert key not in path.read_text()
+    (stored,) = list_keys(path)
+    assert (stored.name, stored.created) == ("laptop", "2023-11-14T22:13:20+00:00")
+    assert json.loads(path.read_text()) == {"keys": [stored.model_dump()]}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file modes")
+def test_only_the_owner_may_read_the_file(path: Path) -> None:
+    add_key(path, "a", NOW)
+    path.chmod(0o644)
+    add_key(path, "b", NOW)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert os.listdir(path.parent) == ["keys.json"]
+
+
+def test_randomness_is_injected(path: Path) -> None:
+    assert add_key(path, "a", NOW, lambda size: "x" * size) == "kr-" + "x" * 32
+
+
+def test_keys_are_listed_and_removed(path: Path) -> None:
+    assert list_keys(path) == ()
+    add_key(path, "a", NOW)
+    add_key(path, "b", NOW)
+    remove_key(path, "a")
+    assert [key.name for key in list_keys(path)] == ["b"]
+    with pytest.raises(ConfigError, match="no key 'c'"):
+        remove_key(path, "c")
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "a\n", "x" * 101])
+def test_bad_names(path: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match="is no name"):
+        add_key(path, name, NOW)
+    assert not path.exists()
+
+
+def test_a_taken_name(path: Path) -> None:
+    add_key(path, "a", NOW)
+    with pytest.raises(ConfigError, match="already"):
+        add_key(path, "a", NOW)
+
+
+def test_a_ring_knows_its_keys(path: Path) -> None:
+    first, second = add_key(path, "a", NOW), add_key(path, "b", NOW)
+    ring = KeyRing(path, Clock())
+    assert ring.required
+    assert (ring.match(first), ring.match(second)) == ("a", "b")
+    for wrong in ("", "kr-", first[:-1], first + "x", "\udcff", "ключ"):
+        assert ring.match(wrong) is None
+
+
+def test_a_ring_without_keys_requires_none(path: Path) -> None:
+    ring = KeyRing(path, Clock())
+    assert not ring.required
+    assert ring.match("kr-x") is None
+
+
+def test_a_ring_follows_the_file(path: Path) -> None:
+    ring = KeyRing(path, Clock())
+    key = add_key(path, "a", NOW)
+    assert ring.match(key) == "a"
+    remove_key(path, "a")
+    assert ring.match(key) is None
+    assert not ring.required
+
+
+def test_a_ring_looks_once_a_second_at_most(path: Path) -> None:
+    clock = [100.0]
+    ring = KeyRing(path, lambda: clock[0])
+    assert not ring.required
+    key = add_key(path, "a", NOW)
+    clock[0] += 0.9
+    assert ring.match(key) is None
+    clock[0] += 0.1
+    assert ring.match(key) == "a"
+
+
+HASH = "0" * 64
+ENTRY = {"name": "a", "hash": HASH, "created": "2026-01-01T00:00:00+00:00"}
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("\xff", "not JSON"),
+        ("[]", "object"),
+        ("{}", "keys"),
+        (json.dumps({"keys": [ENTRY, ENTRY]}), "same name"),
+        (json.dumps({"keys": [{**ENTRY, "hash": "kr-plain-secret"}]}), "$.keys[0].hash"),
+        (json.dumps({"keys": [{**ENTRY, "name": "a b"}]}), "$.keys[0].name"),
+        (json.dumps({"keys": [{**ENTRY, "more": 1}]}), "$.keys[0].more"),
+    ],
+)
+def test_a_damaged_file_lets_nobody_in(path: Path, content: str, says: str) -> None:
+    key = add_key(path, "a", NOW)
+    ring = KeyRing(path, Clock())
+    path.write_bytes(content.encode("latin-1"))
+    assert ring.match(key) is None
+    assert ring.required
+    assert says in (ring.problem or "")
+    assert "secret" not in (ring.problem or "")
+    with pytest.raises(ConfigError):
+        add_key(path, "b", NOW)
+    assert KeyRing(path, Clock()).required
+
+
+def test_a_vanished_file_lets_nobody_in_until_it_is_back(path: Path) -> None:
+    key = add_key(path, "a", NOW)
+    ring = KeyRing(path, Clock())
+    kept = path.read_bytes()
+    path.unlink()
+    assert ring.match(key) is None
+    assert ring.required
+    assert "gone" in (ring.problem or "")
+    path.write_bytes(kept)
+    assert ring.match(key) == "a"
+    assert ring.problem is None
+
+
+def test_an_unreadable_or_unwritable_place(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").mkdir()
+    assert KeyRing(tmp_path / "keys.json").required
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be"):
+        add_key(tmp_path / "file" / "keys.json", "a", NOW)

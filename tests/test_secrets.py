@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from krouter.secrets import SecretError, SecretRef, Secrets
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Runner:
+    """Answers commands with a number that counts its runs."""
+
+    def __init__(self, status: int = 0, raises: Exception | None = None) -> None:
+        self.runs = 0
+        self.status = status
+        self.raises = raises
+
+    async def __call__(self, command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
+        await asyncio.sleep(0)
+        self.runs += 1
+        if self.raises:
+            raise self.raises
+        return self.status, f" secret-{self.runs}\n".encode()
+
+
+def reveal(secrets: Secrets, ref: str) -> str:
+    return asyncio.run(secrets.reveal(ref))
+
+
+def test_parse() -> None:
+    assert SecretRef.parse("env:A") == SecretRef("env", "A")
+    with pytest.raises(SecretError) as caught:
+        SecretRef.parse("sk-hunter2")
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_variable_is_stripped() -> None:
+    assert reveal(Secrets({"A": " x\n"}), "env:A") == "x"
+
+
+@pytest.mark.parametrize(
+    ("env", "says"),
+    [
+        ({}, "the environment variable A is not set"),
+        ({"A": " "}, "the environment variable A is empty"),
+        ({"A": "hunter2\nhunter3"}, "more than one line"),
+        ({"A": "hunter2…"}, "plain characters"),
+    ],
+)
+def test_a_bad_variable_is_named_and_not_shown(env: dict[str, str], says: str) -> None:
+    secrets = Secrets(env)
+    with pytest.raises(SecretError, match=says) as caught:
+        reveal(secrets, "env:A")
+    assert "hunter" not in str(caught.value)
+    assert secrets.present("env:A") == str(caught.value)
+
+
+def test_a_file_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("one\n")
+    secrets = Secrets({}, folder=tmp_path)
+    assert reveal(secrets, "file:key") == "one"
+    path.write_text("two\n")
+    os.utime(path, ns=(1, 1))
+    assert reveal(secrets, f"file:{path}") == "two"
+
+
+def test_the_home_of_a_file_is_that_of_the_environment(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text("one")
+    assert reveal(Secrets({"HOME": str(tmp_path)}), "file:~/key") == "one"
+
+
+@pytest.mark.parametrize("name", ["none", "."])
+def test_an_unreadable_file_is_named(tmp_path: Path, name: str) -> None:
+    secrets = Secrets({}, folder=tmp_path)
+    with pytest.raises(SecretError, match="cannot be read"):
+        reveal(secrets, f"file:{name}")
+    assert str(tmp_path) in (secrets.present(f"file:{name}") or "")
+
+
+def test_a_file_that_is_not_text(tmp_path: Path) -> None:
+    (tmp_path / "key").write_bytes(b"\xff\xfe")
+    with pytest.raises(SecretError, match="not text"):
+        reveal(Secrets({}, folder=tmp_path), "file:key")
+
+
+def test_a_command_is_kept_for_five_minutes() -> None:
+    clock, run = Clock(), Runner()
+    secrets = Secrets({}, run, clock=clock)
+    assert reveal(secrets, "command:op read x") == "secret-1"
+    clock.now = 299
+    assert reveal(secrets, "command:op read x") == "secret-1"
+    clock.now = 300
+    assert reveal(secrets, "command:op read x") == "secret-2"
+    secrets.forget("command:op read x")
+    assert reveal(secrets, "command:op read x") == "secret-3"
+
+
+def test_a_command_wanted_twice_at_once_runs_once() -> None:
+    run = Runner()
+    secrets = Secrets({}, run)
+
+    async def both() -> list[str]:
+        return await asyncio.gather(*(secrets.reveal("command:x") for _ in range(5)))
+
+    assert asyncio.run(both()) == ["secret-1"] * 5
+
+
+@pytest.mark.parametrize(
+    ("run", "says"),
+    [
+        (Runner(status=3), "failed with status 3"),
+        (Runner(raises=TimeoutError()), "more than 10 s"),
+        (Runner(raises=OSError(2, "No such file")), "No such file"),
+    ],
+)
+def test_a_failing_command_names_its_program_only(run: Runner, says: str) -> None:
+    with pytest.raises(SecretError, match=says) as caught:
+        reveal(Secrets({}, run), "command:K=hunter2 op --token hunter2")
+    assert "'op'" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+def test_a_failure_is_not_kept() -> None:
+    run = Runner(status=1)
+    secrets = Secrets({}, run)
+    with pytest.raises(SecretError):
+        reveal(secrets, "command:x")
+    run.status = 0
+    assert reveal(secrets, "command:x") == "secret-2"
+
+
+def test_present_runs_no_command() -> None:
+    run = Runner()
+    assert Secrets({}, run).present("command:x") is None
+    assert run.runs == 0
+
+
+needs_posix = pytest.mark.skipif(os.name != "posix", reason="a POSIX shell")
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [("echo ' token '", "token"), ("printf %s $NAME", "value"), ("echo a | tr a b", "b")],
+)
+def test_a_real_command(command: str, expected: str) -> None:
+    env = {"NAME": "value", "PATH": os.environ["PATH"]}
+    assert reveal(Secrets(env), f"command:{command}") == expected
+
+
+@needs_posix
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [("exit 4", "status 4"), ("true", "is empty"), ("echo out; echo err >&2; exit 1", "status 1")],
+)
+def test_a_real_command_that_fails(command: str, says: str) -> None:
+    with pytest.raises(SecretError, match=says):
+        reveal(Secrets({"PATH": os.environ["PATH"]}), f"command:{command}")
+
+
+@needs_posix
+def test_a_command_of_a_cancelled_request_is_stopped(tmp_path: Path) -> None:
+    pid = tmp_path / "pid"
+    secrets = Secrets({"PATH": os.environ["PATH"]})
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(secrets.reveal(f"command:echo $$ > {pid}; exec sleep 60"))
+        await until(lambda: pid.exists() and bool(pid.read_text().strip()))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancelled())
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.read_text()), 0)
+
+
+async def until(done: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not done():
+            await asyncio.sleep(0.005)
