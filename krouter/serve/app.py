@@ -102,6 +102,8 @@ class App:
                 raise Refusal(426, "krouter does not speak WebSocket: send a POST.")
             check = self.guard.check_host if scope["path"] in OPEN_PATHS else self.guard.authorize
             check(headers)
+            if scope["path"] in self._hot:
+                raise Refusal(405, f"{scope['path']} takes POST, not {scope['method']}.")
         except Refusal as refusal:
             dialect = dialect_of(scope["path"], headers)
             await send_whole(send, error_answer(dialect, refusal.status, refusal.message))

@@ -66,8 +66,6 @@ class Endpoint:
         headers = request_headers(scope)
         try:
             self._authorize(headers)
-            if scope["method"] != "POST":
-                raise Refusal(405, f"{scope['path']} takes POST.")
             raw = await read_body(receive, headers, self._limit())
             call = parse_call(self._dialect, raw, headers, scope["query_string"].decode("latin-1"))
         except CallerGone:

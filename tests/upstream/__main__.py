@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import signal
 import threading
 
@@ -25,10 +24,11 @@ EXAMPLES = (
 def main() -> None:
     options = read_options()
     stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
     report = None if options.quiet else print_request
     provider = Upstream(host=options.host, port=options.port, keys=options.key, on_request=report)
-    with contextlib.suppress(KeyboardInterrupt), provider:
+    with provider:
         print_welcome(provider.url)
         stopped.wait()
 

@@ -22,6 +22,8 @@ from tests.upstream.script import Behaviour, Break, Stop, named, parse
 from tests.upstream.wire import LAST_CHUNK, Head, RequestReader, write_chunk, write_head
 
 BREAK_PAUSE = 0.02
+# asyncio announces an accepted socket a few turns of the loop later, and fails if closed by then
+ACCEPT_TURNS = 5
 RESET = struct.pack("ii", 1, 0)
 PATHS = re.compile(
     r"(?!.*/v1/v1/)(?:/[^/?]+)*?"
@@ -158,7 +160,8 @@ class Connection(asyncio.Protocol):
         self._task.add_done_callback(self._note_end)
 
     def _note_end(self, task: asyncio.Task[None]) -> None:
-        self._task = None
+        if self._task is task:
+            self._task = None
         if not task.cancelled() and (error := task.exception()):
             self._rules.failures.append(error)
             self._transport.abort()
@@ -353,11 +356,18 @@ class Upstream:
         self.url = f"http://{self._host}:{server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._stopping.wait()
-        server.close()
+        await self._stop_accepting(server)
         await self._hang_up()
 
+    async def _stop_accepting(self, server: asyncio.Server) -> None:
+        for listener in server.sockets:
+            self._loop.remove_reader(listener.fileno())
+        for _ in range(ACCEPT_TURNS):
+            await asyncio.sleep(0)
+        server.close()
+
     async def _hang_up(self) -> None:
-        open_now = list(self._rules.connections)
-        for connection in open_now:
-            connection.abort()
-        await asyncio.gather(*(connection.lost for connection in open_now))
+        while open_now := list(self._rules.connections):
+            for connection in open_now:
+                connection.abort()
+            await asyncio.gather(*(connection.lost for connection in open_now))

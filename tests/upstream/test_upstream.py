@@ -51,6 +51,18 @@ def client(server: Upstream) -> Iterator[httpx.Client]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def chat_sdk(server: Upstream) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-fake", max_retries=0) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def messages_sdk(server: Upstream) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="sk-fake", max_retries=0) as opened:
+        yield opened
+
+
 def body(model: str, **more: Any) -> dict[str, Any]:
     return {"model": model, "messages": [{"role": "user", "content": "Hello"}], **more}
 
@@ -137,13 +149,8 @@ class TestWords:
 
 
 class TestOpenAI:
-    @pytest.fixture(scope="class")
-    def sdk(self, server: Upstream) -> Iterator[openai.OpenAI]:
-        with openai.OpenAI(base_url=f"{server.url}/v1", api_key="sk-fake", max_retries=0) as opened:
-            yield opened
-
-    def test_reply(self, sdk: Any) -> None:
-        reply = sdk.chat.completions.create(**body("text=Hi there;usage=5,7"))
+    def test_reply(self, chat_sdk: Any) -> None:
+        reply = chat_sdk.chat.completions.create(**body("text=Hi there;usage=5,7"))
         assert reply.choices[0].message.content == "Hi there"
         assert reply.choices[0].finish_reason == "stop"
         assert (reply.usage.prompt_tokens, reply.usage.total_tokens) == (5, 12)
@@ -151,37 +158,41 @@ class TestOpenAI:
         assert reply.model_extra == {"x_upstream": {"kept": True}}
 
     @pytest.mark.parametrize("shape", ["", ";sse=crlf,comments,tight", ";split=1", ";sse=bom,open"])
-    def test_stream(self, sdk: Any, shape: str) -> None:
-        chunks = list(sdk.chat.completions.create(**body(f"chunks=20{shape}", stream=True)))
+    def test_stream(self, chat_sdk: Any, shape: str) -> None:
+        chunks = list(chat_sdk.chat.completions.create(**body(f"chunks=20{shape}", stream=True)))
         pieces = [chunk.choices[0].delta.content for chunk in chunks]
         assert len([piece for piece in pieces if piece]) == 20
         assert chunks[-1].choices[0].finish_reason == "stop"
         assert all(chunk.usage is None for chunk in chunks)
 
-    def test_usage_is_streamed_on_demand(self, sdk: Any) -> None:
+    def test_usage_is_streamed_on_demand(self, chat_sdk: Any) -> None:
         asked = body("ok", stream=True, stream_options={"include_usage": True})
-        *_, last = sdk.chat.completions.create(**asked)
+        *_, last = chat_sdk.chat.completions.create(**asked)
         assert last.choices == []
         assert last.usage.prompt_tokens > 0
         assert last.usage.completion_tokens > 0
 
-    def test_stream_helper(self, sdk: Any) -> None:
-        with sdk.chat.completions.stream(**body("tool;thinking", tools=[CHAT_TOOL])) as stream:
+    def test_stream_helper(self, chat_sdk: Any) -> None:
+        with chat_sdk.chat.completions.stream(**body("tool;thinking", tools=[CHAT_TOOL])) as stream:
             final = stream.get_final_completion()
         call = final.choices[0].message.tool_calls[0]
         assert (call.function.name, json.loads(call.function.arguments)) == ("weather", ARGUMENTS)
         assert final.choices[0].finish_reason == "tool_calls"
 
-    def test_tool_then_answer(self, sdk: Any) -> None:
+    def test_tool_then_answer(self, chat_sdk: Any) -> None:
         asked = body("tool", tools=[CHAT_TOOL])
-        said = sdk.chat.completions.create(**asked).choices[0].message
+        said = chat_sdk.chat.completions.create(**asked).choices[0].message
         assert said.content is None
         call = said.tool_calls[0]
         asked["messages"] += [
             said.model_dump(exclude_none=True),
             {"role": "tool", "tool_call_id": call.id, "content": "sunny"},
         ]
-        assert sdk.chat.completions.create(**asked).choices[0].message.content.startswith("All is")
+        assert (
+            chat_sdk.chat.completions.create(**asked)
+            .choices[0]
+            .message.content.startswith("All is")
+        )
 
     @pytest.mark.parametrize(
         ("status", "kind"),
@@ -194,27 +205,22 @@ class TestOpenAI:
             (529, openai.InternalServerError),
         ],
     )
-    def test_error(self, sdk: Any, status: int, kind: type[openai.APIError]) -> None:
+    def test_error(self, chat_sdk: Any, status: int, kind: type[openai.APIError]) -> None:
         with pytest.raises(kind, match="too bad"):
-            sdk.chat.completions.create(**body(f"status={status};message=too bad"))
+            chat_sdk.chat.completions.create(**body(f"status={status};message=too bad"))
 
     @pytest.mark.parametrize("place", [0, 3])
-    def test_error_event(self, sdk: Any, place: int) -> None:
+    def test_error_event(self, chat_sdk: Any, place: int) -> None:
         seen: list[Any] = []
         asked = body(f"error={place};message=too bad", stream=True)
         with pytest.raises(openai.APIError, match="too bad"):
-            seen.extend(sdk.chat.completions.create(**asked))
+            seen.extend(chat_sdk.chat.completions.create(**asked))
         assert len(seen) == place
 
 
 class TestAnthropic:
-    @pytest.fixture(scope="class")
-    def sdk(self, server: Upstream) -> Iterator[anthropic.Anthropic]:
-        with anthropic.Anthropic(base_url=server.url, api_key="sk-fake", max_retries=0) as opened:
-            yield opened
-
-    def test_reply(self, sdk: Any) -> None:
-        reply = sdk.messages.create(**body("thinking;text=Hi;usage=5,7", max_tokens=9))
+    def test_reply(self, messages_sdk: Any) -> None:
+        reply = messages_sdk.messages.create(**body("thinking;text=Hi;usage=5,7", max_tokens=9))
         assert [block.type for block in reply.content] == ["thinking", "text"]
         assert reply.content[0].signature
         assert reply.content[1].text == "Hi"
@@ -222,9 +228,9 @@ class TestAnthropic:
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (5, 7)
 
     @pytest.mark.parametrize("shape", ["", ";sse=crlf,tight", ";split=1", ";sse=multiline"])
-    def test_stream(self, sdk: Any, shape: str) -> None:
+    def test_stream(self, messages_sdk: Any, shape: str) -> None:
         asked = body(f"tool;thinking;text=Look{shape}", max_tokens=9, tools=[MESSAGES_TOOL])
-        with sdk.messages.stream(**asked) as stream:
+        with messages_sdk.messages.stream(**asked) as stream:
             final = stream.get_final_message()
         assert [block.type for block in final.content] == ["thinking", "text", "tool_use"]
         assert final.content[1].text == "Look"
@@ -233,39 +239,39 @@ class TestAnthropic:
         assert final.usage.input_tokens > 0
         assert final.usage.output_tokens > 1
 
-    def test_stream_and_reply_say_the_same(self, sdk: Any) -> None:
+    def test_stream_and_reply_say_the_same(self, messages_sdk: Any) -> None:
         asked = body("thinking;chunks=9", max_tokens=9)
-        whole = sdk.messages.create(**asked)
-        with sdk.messages.stream(**asked) as stream:
+        whole = messages_sdk.messages.create(**asked)
+        with messages_sdk.messages.stream(**asked) as stream:
             streamed = stream.get_final_message()
         assert [block.to_dict() for block in streamed.content] == [
             block.to_dict() for block in whole.content
         ]
 
-    def test_tool_then_answer(self, sdk: Any) -> None:
+    def test_tool_then_answer(self, messages_sdk: Any) -> None:
         asked = body("tool", max_tokens=9, tools=[MESSAGES_TOOL])
-        call = sdk.messages.create(**asked).content[0]
+        call = messages_sdk.messages.create(**asked).content[0]
         result = {"type": "tool_result", "tool_use_id": call.id, "content": "sunny"}
         asked["messages"] += [
             {"role": "assistant", "content": [call.to_dict()]},
             {"role": "user", "content": [result]},
         ]
-        assert sdk.messages.create(**asked).content[0].type == "text"
+        assert messages_sdk.messages.create(**asked).content[0].type == "text"
 
-    def test_count_tokens(self, sdk: Any) -> None:
-        assert sdk.messages.count_tokens(**body("ok")).input_tokens > 0
+    def test_count_tokens(self, messages_sdk: Any) -> None:
+        assert messages_sdk.messages.count_tokens(**body("ok")).input_tokens > 0
 
     @pytest.mark.parametrize("status", [400, 401, 413, 429, 500, 529])
-    def test_error(self, sdk: Any, status: int) -> None:
+    def test_error(self, messages_sdk: Any, status: int) -> None:
         with pytest.raises(anthropic.APIStatusError, match="too bad") as refused:
-            sdk.messages.create(**body(f"status={status};message=too bad", max_tokens=9))
+            messages_sdk.messages.create(**body(f"status={status};message=too bad", max_tokens=9))
         assert refused.value.status_code == status
 
     @pytest.mark.parametrize("place", [0, 3])
-    def test_error_event(self, sdk: Any, place: int) -> None:
+    def test_error_event(self, messages_sdk: Any, place: int) -> None:
         asked = body(f"error={place};status=529;message=too bad", max_tokens=9, stream=True)
         with pytest.raises(anthropic.APIError, match="overloaded_error"):
-            list(sdk.messages.create(**asked))
+            list(messages_sdk.messages.create(**asked))
 
 
 class TestErrors:
@@ -678,7 +684,7 @@ class TestLife:
                 assert up.open_connections == 1
 
     def test_nothing_is_left(self) -> None:
-        before = os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else []
+        before = count_descriptors()
         threads = threading.active_count()
         with Upstream() as up:
             raw = socket.create_connection(address(up), timeout=5)
@@ -689,7 +695,7 @@ class TestLife:
         with raw, idle:
             pass
         assert threading.active_count() == threads
-        assert len(os.listdir("/proc/self/fd")) == len(before) if before else True
+        assert count_descriptors() <= before
 
     def test_port_in_use(self, up: Upstream) -> None:
         with pytest.raises(OSError, match="in use"), Upstream(port=address(up)[1]):
@@ -707,6 +713,10 @@ class TestLife:
         assert "glm:status=429;retry-after=7" in printed
         assert printed.endswith("POST /v1/chat/completions ok\n")
         assert process.returncode == 0
+
+
+def count_descriptors() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
 
 
 def address(up: Upstream) -> tuple[str, int]:

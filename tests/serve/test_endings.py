@@ -1,0 +1,161 @@
+"""A caller that leaves, and what is left over after two thousand requests of every kind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import random
+import socket
+from collections import Counter
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import pytest
+
+from krouter.dialects import DIALECTS
+from tests.harness import Krouter
+from tests.upstream import Upstream
+
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+def settings_for(upstream: Upstream, more: str = "") -> str:
+    return f'[provider.local]\nbase_url = "{upstream.url}"\nspeaks = ["chat", "messages"]\n{more}'
+
+
+def request_bytes(path: str, body: dict[str, Any]) -> bytes:
+    content = msgspec.json.encode(body)
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(content)}\r\n\r\n"
+    return head.encode() + content
+
+
+@pytest.mark.parametrize("path", [p for d in DIALECTS.values() for p in d.paths])
+@pytest.mark.parametrize(
+    ("model", "stream", "wait_for"),
+    [
+        ("a:stall=2", True, b"data:"),
+        ("b:chunks=50;gate=never,3", True, b"data:"),
+        ("c:stall", True, b""),
+        ("d:stall", False, b""),
+        ("e:stall=0", False, b""),
+    ],
+)
+def test_the_upstream_is_closed_when_the_caller_leaves(
+    tmp_path: Path, path: str, model: str, stream: bool, wait_for: bytes
+) -> None:
+    with Upstream() as upstream, Krouter(tmp_path, settings=settings_for(upstream)) as krouter:
+        host, port = urlsplit(krouter.url).netloc.split(":")
+        body = {"model": f"local/{model}", "messages": HELLO, "stream": stream}
+        with socket.create_connection((host, int(port)), timeout=5) as caller:
+            caller.sendall(request_bytes(path, body))
+            (sent,) = upstream.wait(1)
+            seen = b""
+            while wait_for not in seen:
+                seen += caller.recv(65536)
+        assert sent.closed.wait(1), "the upstream call runs on"
+        assert krouter.chat("demo").status_code == 200
+        assert krouter.locks() == {}
+        route = krouter.router.routes[0]
+        assert route.outcome == "caller gone"
+        assert krouter.router.world.board.in_flight == 0
+
+
+WAYS = (
+    "ok",
+    "ok:chunks=20",
+    "l:status=429;retry-after=1",
+    "m:status=500",
+    "n:status=400",
+    "r:reset",
+    "c:close",
+    "q:reset=2",
+    "e:end=2",
+    "x:error=0",
+    "y:error=2",
+    "g:garbage=html",
+    "h:garbage=cut",
+    "t:empty=text",
+    "v:empty=events",
+    "s:split=3",
+    "z:gzip",
+    "w:half;reset=1",
+)
+
+
+def test_nothing_is_left_over_after_2000_mixed_requests(tmp_path: Path) -> None:
+    combos = {
+        f"c{place}": {"models": [f"local/{way}", "local/ok"]} for place, way in enumerate(WAYS)
+    }
+    with (
+        Upstream() as upstream,
+        Krouter(tmp_path, combos=combos, settings=settings_for(upstream)) as krouter,
+    ):
+        asyncio.run(ask_many(krouter.url, sorted(combos), 100))
+        before = leftovers(krouter)
+        outcomes = asyncio.run(ask_many(krouter.url, sorted(combos), 2000))
+        after = leftovers(krouter)
+        assert outcomes.total() == 2000
+        assert outcomes["hung"] == 0
+        assert outcomes["answered"] > 1000
+        assert outcomes["left"] > 100
+        assert after["in flight"] == 0
+        assert after["tasks"] <= before["tasks"]
+        assert after["files"] <= before["files"] + 4
+
+
+def leftovers(krouter: Krouter) -> dict[str, int]:
+    """Counts once everything that ends by itself has ended."""
+
+    async def settle() -> int:
+        wire = krouter.router.world.wire
+        while krouter.router.world.board.in_flight or idle_tasks() > 2:
+            await asyncio.sleep(0.01)
+        await wire.close()
+        return idle_tasks()
+
+    def idle_tasks() -> int:
+        mine = asyncio.current_task()
+        return len([t for t in asyncio.all_tasks() if t is not mine and not t.done()])
+
+    tasks = asyncio.run_coroutine_threadsafe(settle(), krouter.loop).result(30)
+    gc.collect()
+    return {
+        "in flight": krouter.router.world.board.in_flight,
+        "tasks": tasks,
+        "files": len(os.listdir("/proc/self/fd")),
+    }
+
+
+async def ask_many(url: str, combos: list[str], count: int) -> Counter[str]:
+    """`count` requests, 32 under way at a time."""
+    dice = random.Random(7)
+    left = iter(range(count))
+    outcomes: Counter[str] = Counter()
+
+    async def worker(http: httpx.AsyncClient) -> None:
+        for _ in left:
+            outcomes[await ask(http, dice, combos)] += 1
+
+    async with httpx.AsyncClient(base_url=url, timeout=20) as http:
+        await asyncio.gather(*(worker(http) for _ in range(32)))
+    return outcomes
+
+
+async def ask(http: httpx.AsyncClient, dice: random.Random, combos: list[str]) -> str:
+    path = dice.choice(["/v1/chat/completions", "/v1/messages"])
+    stream, leaves = dice.random() < 0.5, dice.random() < 0.1
+    body = {"model": dice.choice(combos), "messages": HELLO, "stream": stream}
+    try:
+        async with http.stream("POST", path, json=body) as reply:
+            if leaves:
+                return "left"
+            content = await reply.aread()
+    except httpx.TimeoutException:
+        return "hung"
+    if reply.status_code == 200 and b'"error"' not in content:
+        return "answered"
+    return "error"

@@ -1,0 +1,99 @@
+"""The arrows between the rooms point one way, and the heavy packages stay where they belong."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# Each room may import the rooms before it.
+LAYERS = (
+    ("_version",),
+    ("problems", "resets"),
+    ("settings", "errors", "body", "sse"),
+    ("paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
+    ("accounts", "combostore", "strategies", "board", "headers", "adapter", "stream"),
+    ("plan", "route"),
+    ("answer", "attempt"),
+    ("walk",),
+    ("router",),
+    ("load",),
+    ("serve",),
+    ("cli",),
+)
+LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}
+
+# What an adapter may know of krouter: the protocol, and the types it is made of.
+OPEN_TO_ADAPTERS = frozenset(
+    "adapter errors dialects settings providers problems body sse headers wire".split()
+)
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT / "krouter").parts[0].removesuffix(".py")
+
+
+def imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+@pytest.mark.parametrize("path", modules("krouter"), ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        return
+    used = [name.split(".")[1] for name in imports(path) if name.startswith("krouter.")]
+    above = [other for other in used if other != room and LEVEL[other] >= LEVEL[room]]
+    same = [other for other in above if LEVEL[other] == LEVEL[room]]
+    assert set(above) <= set(same), f"{room} imports {above}, which stand above it"
+    assert not any(name.startswith("krouter_adapters") for name in imports(path))
+
+
+def test_rooms_of_one_level_do_not_import_each_other_in_a_circle() -> None:
+    edges = {
+        (room_of(path), name.split(".")[1])
+        for path in modules("krouter")
+        for name in imports(path)
+        if name.startswith("krouter.")
+    }
+    assert not {(a, b) for a, b in edges if a != b and (b, a) in edges}
+
+
+@pytest.mark.parametrize("path", modules("adapters"), ids=lambda p: p.name)
+def test_adapters_know_no_combo_and_no_walk(path: Path) -> None:
+    used = {name.split(".")[1] for name in imports(path) if name.startswith("krouter.")}
+    assert used <= OPEN_TO_ADAPTERS
+
+
+@pytest.mark.parametrize("path", [*modules("krouter"), *modules("adapters")], ids=lambda p: p.name)
+def test_only_the_litellm_lane_imports_litellm(path: Path) -> None:
+    if path.name != "litellm_lane.py":
+        assert not any(name.split(".")[0] == "litellm" for name in imports(path))
+
+
+@pytest.mark.parametrize(
+    ("program", "absent"),
+    [
+        ("import krouter", ("litellm", "fastapi", "aiohttp", "pydantic", "rich", "click")),
+        ("import krouter.cli", ("litellm", "fastapi", "aiohttp", "pydantic", "rich")),
+        ("import krouter.serve.run", ("litellm", "httpx", "openai", "rich")),
+    ],
+)
+def test_what_an_import_leaves_out(program: str, absent: tuple[str, ...]) -> None:
+    code = f"{program}; import sys; print(*[m for m in {absent!r} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
