@@ -21,7 +21,7 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.stamp  ## start-up times, written to docs/performance.md
+bench: $(VENV)/dev.stamp  ## start-up times against their limits
 	$(BIN)/python -m benchmarks.startup
 
 lock: $(VENV)/dev.stamp  ## resolve the dependencies again, with hashes

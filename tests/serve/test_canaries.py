@@ -25,8 +25,6 @@ ENV = {
     **dict(zip(("LOCAL_KEY", "LOCAL_KEY_2", "TOKEN"), ACCOUNTS.values(), strict=True)),
     "PATH": "/usr/bin:/bin",
 }
-    "PATH": "/usr/bin:/bin"
-}
 QUOTES = "message=no%20such%20key%20{key}%20here;header-x-echo={key};header-request-id=r-{key}"
 WAYS = (
     "status=401;" + QUOTES,
