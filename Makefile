@@ -4,7 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: run test check format bench lock clean
+.PHONY: help run test check format bench lock clean
+
+help:  ## what there is to make
+	@sed -n "s/^\([a-z]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 10
 
 run: $(VENV)/run.stamp  ## serve on 127.0.0.1:20128 from this folder
 	$(BIN)/krouter serve --home .
