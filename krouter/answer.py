@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from krouter.dialects.base import Dialect
-from krouter.route import Route
+from krouter.route import Route, plain
 from krouter.stream import Relay
 from krouter.wire import Headers
 
@@ -54,13 +54,9 @@ def stamps(route: Route) -> Headers:
     """The headers by which krouter says what it did."""
     headers = [("x-krouter-route", route.id), ("x-krouter-attempts", str(len(route.attempts)))]
     if route.served:
-        headers.append(("x-krouter-model", _ascii(route.served)))
+        headers.append(("x-krouter-model", plain(route.served)))
     if route.dropped:
-        headers.append(("x-krouter-dropped", _ascii(", ".join(route.dropped))))
+        headers.append(("x-krouter-dropped", plain(", ".join(route.dropped))))
     if trail := route.trail():
         headers.append(("x-krouter-tried", trail))
     return headers
-
-
-def _ascii(text: str) -> str:
-    return text.encode("ascii", "replace").decode()

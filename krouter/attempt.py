@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from krouter.adapter import Adapter, Call, Target
 from krouter.answer import Answer
 from krouter.board import Board, Ticket
 from krouter.dialects.base import Kind, Tracker
-from krouter.errors import ErrorText, Evidence, Failure, Fault, Verdict, classify, read_error
+from krouter.errors import Evidence, Failure, Fault, Verdict, classify
+from krouter.errortext import read_error
 from krouter.headers import to_caller
 from krouter.route import Attempt, Route
 from krouter.settings import Timeouts
@@ -22,6 +23,9 @@ from krouter.wire import Headers, Incoming, Wire, WireError
 MOST_REPLY = 64 << 20
 """Bytes of a JSON reply; a longer one is no answer."""
 MOST_ERROR = 1 << 20
+ERROR_SECONDS = 10.0
+"""How long to wait for the body of an error whose status has come."""
+CALLER_GONE_ROW = 1
 
 ANSWERED = "answered"
 BLOT = b"[credential]"
@@ -37,13 +41,16 @@ class Failed:
     told: Any = None
     headers: Headers | None = None
     held: Answer | None = None
+    secret: str | None = field(default=None, repr=False)
+    """The credential that was sent."""
     total_spent: bool = False
     """The request's own deadline ended it, not the attempt's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long this attempt may take, in seconds; `left` is what the whole request has left."""
+    """How long this attempt may take, in seconds, until its reply begins; `left` is what the whole
+    request has left."""
 
     timeouts: Timeouts
     attempt: float | None
@@ -75,7 +82,7 @@ class Trial:
             outcome = await self._limited()
             return outcome
         except asyncio.CancelledError:
-            self._end(Failure.CALLER_GONE)
+            self._caller_gone()
             raise
         finally:
             if not (isinstance(outcome, Answer) and outcome.relay):
@@ -117,16 +124,17 @@ class Trial:
         self.note.usage = reading.usage
         match reading.kind:
             case Kind.ERROR:
-                return self._failed_with(reading.status, reply.headers, reading.error)
+                return self._failed_inside(reading.error)
             case Kind.GARBAGE:
                 return self._failed(Fault.GARBAGE, "")
-            case Kind.EMPTY if not self.last:
-                failed = self._failed(Fault.EMPTY, "")
-                failed.held = self._answer(reply, raw)
-                return failed
+        answer = self._answer(reply, raw)
+        if reading.kind is Kind.EMPTY and not self.last:
+            failed = self._failed(Fault.EMPTY, "")
+            failed.held = answer
+            return failed
         self.board.succeed(self.ticket)
         self._end(ANSWERED)
-        return self._answer(reply, raw)
+        return answer
 
     def _answer(self, reply: Incoming, raw: bytes) -> Answer:
         if self.rename is not None:
@@ -136,6 +144,7 @@ class Trial:
     async def _stream(self) -> Answer | Failed:
         timeouts = self.limits.timeouts
         async with (
+            asyncio.timeout(self.limits.attempt),
             asyncio.timeout(timeouts.first_token),
             asyncio.timeout(timeouts.first_byte) as first_byte,
         ):
@@ -174,21 +183,21 @@ class Trial:
         self._first_byte()
         reading = self.call.dialect.read_reply(raw)
         if reading.kind is Kind.ERROR:
-            return self._failed_with(reading.status, reply.headers, reading.error)
+            return self._failed_inside(reading.error)
         return self._failed(Fault.GARBAGE, "JSON in place of an event stream")
 
     def _unusable(self, relay: Relay, reply: Incoming) -> Failed | None:
-        """Why a primed stream cannot be passed on, if so."""
+        """Why a stream that could not be primed failed; None for one that could."""
         tracker = relay.tracker
+        if relay.primed:
+            return None
         if tracker.error:
             return self._failed_with(tracker.error_status, reply.headers, tracker.error)
         if relay.fault is not None:
             return self._failed(relay.fault, relay.detail)
         if tracker.malformed and not tracker.started:
             return self._failed(Fault.GARBAGE, "the first event is not of this dialect")
-        if relay.broken:
-            return self._failed(Fault.CUT, "the stream ended before its first event")
-        return None
+        return self._failed(Fault.CUT, "the stream ended before it had begun")
 
     def _streamed(self, relay: Relay, reply: Incoming) -> Answer:
         relay.closing = lambda: self._closing(relay)
@@ -215,27 +224,42 @@ class Trial:
         elif tracker.error:
             self._failed_with(tracker.error_status, [], tracker.error)
         elif self.note.ended is None:
-            self._end(Failure.CALLER_GONE)
+            self._caller_gone()
         self.board.end(self.ticket)
 
     async def _refused(self, reply: Incoming) -> Failed:
         try:
-            raw = await reply.read(MOST_ERROR)
-        except WireError:
+            async with asyncio.timeout(ERROR_SECONDS):
+                raw = await reply.read(MOST_ERROR)
+        except (WireError, TimeoutError):
             raw = b""  # the status has come, and it is what counts
         return self._failed_with(reply.status, reply.headers, raw)
 
     def _failed_with(self, status: int | None, headers: Headers, raw: bytes) -> Failed:
         """A failure the provider has told of in its own words, its credential blotted out."""
         secret = self.target.secret
-        text, told = read_error(raw.replace(secret.encode(), BLOT) if secret else raw)
+        text, told = read_error(self._blotted(raw))
         lowered = {name.lower(): value for name, value in headers}
         failed = self._noted(Evidence(status, text, None, lowered, told), lock=True)
         failed.told, failed.headers = told, to_caller(headers, secret)
         return failed
 
+    def _failed_inside(self, raw: bytes) -> Failed:
+        """An error inside a 200: the provider's words, but no status of its own."""
+        text, _ = read_error(self._blotted(raw))
+        return self._noted(Evidence(None, text, Fault.GARBAGE), lock=True)
+
+    def _blotted(self, raw: bytes) -> bytes:
+        secret = self.target.secret
+        return raw.replace(secret.encode(), BLOT) if secret else raw
+
     def _failed(self, fault: Fault, detail: str, *, lock: bool = True) -> Failed:
-        return self._noted(Evidence(None, ErrorText(message=detail), fault, {}), lock)
+        failed = self._noted(Evidence(None, fault=fault), lock)
+        if detail:
+            told = f"{failed.verdict.message.rstrip('.')} ({detail})."
+            failed.verdict = replace(failed.verdict, message=told)
+            self.note.detail = detail
+        return failed
 
     def _noted(self, evidence: Evidence, lock: bool) -> Failed:
         verdict = classify(evidence, self.call.body.raw, self.board.now())
@@ -243,22 +267,30 @@ class Trial:
         self.note.row, self.note.status = verdict.row, evidence.status
         self.note.detail = evidence.text.message or str(evidence.fault or "")
         self.note.lock = self.board.fail(self.ticket, verdict) if lock else None
-        return Failed(verdict)
+        return Failed(verdict, secret=self.target.secret)
 
     def _first_byte(self) -> None:
         self.note.first_byte = self.board.now()
         self.board.first_byte(self.ticket)
+
+    def _caller_gone(self) -> None:
+        self.note.row = CALLER_GONE_ROW
+        self._end(Failure.CALLER_GONE)
 
     def _end(self, outcome: str) -> None:
         self.note.outcome, self.note.ended = outcome, self.board.now()
 
 
 def _has_started(tracker: Tracker) -> bool:
-    return tracker.started or tracker.malformed > 0
+    return tracker.started and _is_sound(tracker)
 
 
 def _has_content(tracker: Tracker) -> bool:
-    return tracker.has_content or tracker.complete or tracker.malformed > 0
+    return (tracker.has_content or tracker.complete) and _is_sound(tracker)
+
+
+def _is_sound(tracker: Tracker) -> bool:
+    return not tracker.error and (tracker.complete or not tracker.closed)
 
 
 def _is_json(headers: Headers) -> bool:

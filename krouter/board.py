@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -21,6 +21,8 @@ BACKOFF_MOST = 300.0
 PROBE_SECONDS = 10.0
 """How long one request may probe before others follow without its answer."""
 
+Pair = tuple[str, str]
+"""Provider and account."""
 Key = tuple[str, str, str]
 """Provider, account, model; `*` for all of them."""
 
@@ -32,9 +34,20 @@ class Block(StrEnum):
     PROBING = "being probed"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Ticket:
+    """One call under way: when it began, in epoch seconds and in the order of events."""
+
+    provider: str
+    account: str
+    model: str
+    began: float
+    serial: int
+
+
 @dataclass(slots=True)
 class LockState:
-    """One lock, kept after it ends until a success clears it."""
+    """One lock, kept after it ends until a success clears it. Serials are the board's."""
 
     failure: Failure
     row: int
@@ -45,37 +58,52 @@ class LockState:
     misses: int = 0
     """How many failures in a row, those without a lock included."""
     until: float = 0.0
-    set_at: float = 0.0
-    probe_at: float | None = None
+    backs_off: bool = False
+    """Set by back-off, not until a stated or fixed time."""
+    failed: int = 0
+    """Serial of the last failure."""
+    counted: int = 0
+    """Serial of the failure that last raised the level."""
+    probe: Ticket | None = None
     open: bool = False
     """A probe's first byte has come since the lock ended."""
-
-    def may_probe(self, now: float) -> bool:
-        return 0 < self.until <= now and not self.open and self.probe_at is None
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """One call under way: when it began (epoch seconds) and the locks it probes."""
-
-    provider: str
-    account: str
-    model: str
-    began: float
-    probes: tuple[LockState, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Blocked:
-    """An account that is locked, or locked for all but one probing request."""
-
-    why: Block
-    lock: LockState
 
     @property
     def soft(self) -> bool:
         """Whether the walk may ignore it when nothing else is left: overload and silence pass."""
-        return self.lock.row in (9, 10, 11)
+        return self.row in (9, 10, 11)
+
+    def may_probe(self, now: float) -> bool:
+        return 0 < self.until <= now and not self.open and self.probe is None
+
+    def block(self, now: float) -> Block | None:
+        if self.until > now:
+            return Block.LOCKED
+        if self.open or self.probe is None or now - self.probe.began >= PROBE_SECONDS:
+            return None
+        return Block.PROBING
+
+    def close(self, verdict: Verdict, until: float) -> None:
+        self.failure, self.row = verdict.failure, verdict.row
+        self.status, self.message = verdict.status, verdict.message
+        self.backs_off = verdict.lock is not None and verdict.lock.seconds is None
+        self.until, self.open, self.probe = until, False, None
+
+
+@dataclass(frozen=True, slots=True)
+class Blocked:
+    """An account that is locked, or locked for all but one probing request.
+
+    `lock` is the one that counts most of those in the way, `until` when the last of them ends.
+    """
+
+    why: Block
+    lock: LockState
+    until: float
+
+    @property
+    def soft(self) -> bool:
+        return self.lock.soft
 
 
 class Board:
@@ -84,8 +112,9 @@ class Board:
     def __init__(self, now: Callable[[], float], size: int = 10_000) -> None:
         self.now = now
         self._locks: LRUCache[Key, LockState] = LRUCache(size)
-        self._in_flight: dict[tuple[str, str], int] = {}
-        self._queues: dict[tuple[str, str], deque[asyncio.Future[None]]] = {}
+        self._in_flight: dict[Pair, int] = {}
+        self._queues: dict[Pair, deque[asyncio.Future[Pair]]] = {}
+        self._serial = 0
 
     def locks(self) -> Iterator[tuple[Key, LockState]]:
         """Every lock that is in force."""
@@ -93,43 +122,41 @@ class Board:
         return ((key, lock) for key, lock in list(self._locks.items()) if lock.until > now)
 
     def blocked(self, provider: str, account: str, model: str) -> Blocked | None:
-        """The lock that ends last among those that stand in the way."""
+        """The lock in the way, if any: one that may not be ignored before one that may, then
+        the one that ends last."""
         if not self._locks:
             return None
         now = self.now()
-        found: Blocked | None = None
-        for lock in self._known(provider, account, model):
-            why = _block(lock, now)
-            if why and (found is None or lock.until > found.lock.until):
-                found = Blocked(why, lock)
-        return found
+        known = self._known(provider, account, model)
+        found = [(why, lock) for lock in known if (why := lock.block(now))]
+        if not found:
+            return None
+        why, lock = max(found, key=lambda pair: (not pair[1].soft, pair[1].until))
+        return Blocked(why, lock, max(lock.until for _, lock in found))
 
-    def begin(self, provider: str, account: str, model: str) -> Ticket:
-        """A call goes out; where a lock has just ended, it is the probe."""
-        pair = (provider, account)
-        self._in_flight[pair] = self._in_flight.get(pair, 0) + 1
+    def begin(self, provider: str, account: str, model: str, *, taken: bool = False) -> Ticket:
+        """A call goes out; where a lock has just ended, it is the probe. `taken` says that its
+        place is one that `wait_for_room` gave."""
+        if not taken:
+            pair = (provider, account)
+            self._in_flight[pair] = self._in_flight.get(pair, 0) + 1
         now = self.now()
-        probes = [lock for lock in self._known(provider, account, model) if lock.may_probe(now)]
-        for lock in probes:
-            lock.probe_at = now
-        return Ticket(provider, account, model, now, tuple(probes))
+        ticket = Ticket(provider, account, model, now, self._next())
+        for lock in self._known(provider, account, model):
+            if lock.may_probe(now):
+                lock.probe = ticket
+        return ticket
 
     def first_byte(self, ticket: Ticket) -> None:
         """A probe has its first byte: others may follow."""
-        for lock in ticket.probes:
+        for lock in self._probed(ticket):
             lock.open = True
 
     def end(self, ticket: Ticket) -> None:
         """A call is over, however it ended."""
-        pair = (ticket.provider, ticket.account)
-        left = self._in_flight.get(pair, 0) - 1
-        if left > 0:
-            self._in_flight[pair] = left
-        else:
-            self._in_flight.pop(pair, None)
-        for lock in ticket.probes:
-            lock.probe_at = None
-        self._wake(pair)
+        for lock in self._probed(ticket):
+            lock.probe = None
+        self.leave((ticket.provider, ticket.account))
 
     def succeed(self, ticket: Ticket) -> None:
         """Clears the locks known when the call began; a later one speaks of later calls."""
@@ -137,59 +164,90 @@ class Board:
             return
         for key in _keys(ticket.provider, ticket.account, ticket.model):
             lock = self._locks.get(key)
-            if lock is not None and lock.set_at <= ticket.began:
+            if lock is not None and lock.failed < ticket.serial:
                 del self._locks[key]
 
     def fail(self, ticket: Ticket, verdict: Verdict) -> float | None:
         """Sets the lock the verdict asks for; how many seconds from now it lasts, if any."""
-        if verdict.lock is None:
+        asked = verdict.lock
+        if asked is None:
             return None
-        now = self.now()
-        key = _key(verdict.lock.scope, ticket.provider, ticket.account, ticket.model)
+        key = _key(asked.scope, ticket.provider, ticket.account, ticket.model)
         lock = self._locks.get(key)
         if lock is None:
             lock = self._locks[key] = LockState(verdict.failure, verdict.row, 0, "")
         lock.misses += 1
-        seconds = _length(lock, verdict.lock, now)
-        if seconds is not None:
-            lock.failure, lock.row = verdict.failure, verdict.row
-            lock.status, lock.message = verdict.status, verdict.message
-            lock.until, lock.set_at, lock.open = max(lock.until, now + seconds), now, False
-        return seconds
+        lock.failed = self._next()
+        now = self.now()
+        until = _until(lock, asked, ticket, now)
+        if until > lock.until or (lock.backs_off and asked.seconds is not None):
+            lock.close(verdict, until)
+        return lock.until - now if lock.until > now else None
+
+    def signed_in(self, provider: str, account: str) -> None:
+        """Clears the lock of a refused credential, which has been replaced."""
+        key = (provider, account, "*")
+        lock = self._locks.get(key)
+        if lock is not None and lock.failure is Failure.NOT_SIGNED_IN:
+            del self._locks[key]
 
     def has_room(self, provider: str, account: str, limit: int | None) -> bool:
         return limit is None or self._in_flight.get((provider, account), 0) < limit
 
-    async def wait_for_room(self, provider: str, account: str, limit: int | None) -> None:
-        """Waits in line for a place; a cancelled wait leaves the line."""
-        pair = (provider, account)
-        while not self.has_room(provider, account, limit):
-            turn = asyncio.get_running_loop().create_future()
-            queue = self._queues.setdefault(pair, deque())
-            queue.append(turn)
-            try:
-                await turn
-            except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
-                    self._wake(pair)
-                raise
-            finally:
-                if turn in queue:
-                    queue.remove(turn)
-                if not queue:
-                    self._queues.pop(pair, None)
+    async def wait_for_room(self, limits: Mapping[Pair, int | None]) -> Pair:
+        """The first account to have a place, which is taken: `begin` the call with it, or `leave`.
 
-    def _wake(self, pair: tuple[str, str]) -> None:
+        The places of an account go to those who wait in the order in which they came.
+        """
+        for pair, limit in limits.items():
+            if self.has_room(*pair, limit):
+                self._in_flight[pair] = self._in_flight.get(pair, 0) + 1
+                return pair
+        turn: asyncio.Future[Pair] = asyncio.get_running_loop().create_future()
+        for pair in limits:
+            self._queues.setdefault(pair, deque()).append(turn)
+        try:
+            return await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self.leave(turn.result())
+            raise
+        finally:
+            self._leave_lines(limits, turn)
+
+    def _leave_lines(self, pairs: Mapping[Pair, object], turn: asyncio.Future[Pair]) -> None:
+        for pair in pairs:
+            queue = self._queues.get(pair)
+            if queue and turn in queue:
+                queue.remove(turn)
+            if queue is not None and not queue:
+                del self._queues[pair]
+
+    def leave(self, pair: Pair) -> None:
+        """Gives a place back, to the first who waits for it."""
         queue = self._queues.get(pair)
         while queue:
             turn = queue.popleft()
             if not turn.done():
-                turn.set_result(None)
+                turn.set_result(pair)
                 return
+        left = self._in_flight.get(pair, 0) - 1
+        if left > 0:
+            self._in_flight[pair] = left
+        else:
+            self._in_flight.pop(pair, None)
 
     @property
     def in_flight(self) -> int:
         return sum(self._in_flight.values())
+
+    def _next(self) -> int:
+        self._serial += 1
+        return self._serial
+
+    def _probed(self, ticket: Ticket) -> Iterator[LockState]:
+        known = self._known(ticket.provider, ticket.account, ticket.model)
+        return (lock for lock in known if lock.probe is ticket)
 
     def _known(self, provider: str, account: str, model: str) -> Iterator[LockState]:
         if self._locks:
@@ -199,23 +257,18 @@ class Board:
                     yield lock
 
 
-def _block(lock: LockState, now: float) -> Block | None:
-    if lock.until > now:
-        return Block.LOCKED
-    if lock.open or lock.probe_at is None or now - lock.probe_at >= PROBE_SECONDS:
-        return None
-    return Block.PROBING
-
-
-def _length(lock: LockState, asked: Lock, now: float) -> float | None:
+def _until(lock: LockState, asked: Lock, ticket: Ticket, now: float) -> float:
+    """When the lock ends after one more failure. Calls that were under way together count as
+    one back-off."""
     if asked.seconds is not None:
-        return asked.seconds
+        return now + asked.seconds
     if asked.from_second and lock.misses < 2:
-        return None
-    if lock.until > now:  # calls that were under way together count as one failure
-        return lock.until - now
+        return lock.until
+    if lock.until > now or ticket.serial < lock.counted:
+        return lock.until
     lock.level += 1
-    return min(BACKOFF_BASE * 2.0 ** min(lock.level - 1, 10), BACKOFF_MOST)
+    lock.counted = lock.failed
+    return now + min(BACKOFF_BASE * 2.0 ** min(lock.level - 1, 10), BACKOFF_MOST)
 
 
 def _keys(provider: str, account: str, model: str) -> tuple[Key, Key, Key]:

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-_join = msgspec.json.encode
+
+_KEY = re.compile(rb'\s*+([{,])\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+').match
+_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class BodyError(ValueError):
     """A body that is not one JSON object; the message says where and why."""
 
 
+_Member = tuple[str, int, int, int, int]
+"""A name, and where stand: the blank before its comma, the comma or brace, its value, the end."""
+
+
 class Body:
     """One JSON object.
 
     `fields` maps each top-level name to the raw bytes of its value. What is not edited is sent on
-    as it came, number spellings and unknown fields included.
+    as it came, number spellings, blanks and unknown fields included.
     """
 
     __slots__ = ("fields", "raw")
@@ -42,7 +50,7 @@ class Body:
         except RecursionError:
             raise BodyError("The body is nested too deeply.") from None
         except msgspec.DecodeError as error:
-            raise BodyError(f"The body is not JSON: {error}.") from None
+            raise BodyError(_why(raw, str(error))) from None
 
     def value(self, name: str, default: Any = None) -> Any:
         """The decoded value of one field; `default` if it is absent or cannot be decoded."""
@@ -51,15 +59,83 @@ class Body:
             return default
         try:
             return msgspec.json.decode(raw)
-        except (msgspec.DecodeError, RecursionError):
+        except msgspec.ValidationError:  # a number out of range
+            return _loads(bytes(raw), default)
+        except RecursionError:
             return default
 
     def edited(self, changes: Mapping[str, Any], drop: Iterable[str] = ()) -> bytes:
-        """The object with `changes` set and `drop` left out; untouched bytes when neither bites."""
-        dropped = [name for name in drop if name in self.fields]
-        if not changes and not dropped:
+        """The object with `changes` set and `drop` left out; all other bytes are untouched."""
+        dropped = frozenset(drop)
+        added = {name: dump(value) for name, value in changes.items() if name not in dropped}
+        if not added and dropped.isdisjoint(self.fields):
             return self.raw
-        fields: dict[str, Any] = {**self.fields, **changes}
-        for name in dropped:
-            del fields[name]
-        return _join(fields)
+        members = self._members()
+        if members is None:
+            return self._written_anew(added, dropped)
+        return b"".join(self._pieces(members, added, dropped))
+
+    def _pieces(
+        self, members: list[_Member], added: dict[str, bytes], dropped: frozenset[str]
+    ) -> Iterator[bytes]:
+        raw, at, comma = self.raw, self.raw.index(b"{") + 1, b""
+        yield raw[:at]
+        for name, blank, start, value, end in members:
+            if name in dropped:
+                continue
+            if comma:
+                yield raw[blank : start + 1]
+            if name in added:
+                yield from (raw[start + 1 : value], added.pop(name))
+            else:
+                yield raw[start + 1 : end]
+            comma = b","
+        for name, text in added.items():
+            yield from (comma, dump(name), b":", text)
+            comma = b","
+        yield raw[members[-1][4] if members else raw.index(b"}") :]
+
+    def _members(self) -> list[_Member] | None:
+        """Every member in its order; None where a name stands twice."""
+        raw, members = self.raw, []
+        at = raw.index(b"{")
+        for name, value in self.fields.items():
+            key = _KEY(raw, at)
+            if key is None:
+                return None
+            text = bytes(value)
+            begin = key.end()
+            if not raw.startswith(text, begin):
+                return None
+            at = begin + len(text)
+            members.append((name, key.start(), key.start(1), begin, at))
+        return None if members and raw[at:].strip() != b"}" else members
+
+    def _written_anew(self, added: Mapping[str, bytes], dropped: frozenset[str]) -> bytes:
+        fields = {**self.fields, **{name: msgspec.Raw(value) for name, value in added.items()}}
+        return msgspec.json.encode({k: v for k, v in fields.items() if k not in dropped})
+
+
+def dump(value: Any) -> bytes:
+    """JSON of a value that came from JSON; a half of a surrogate pair is written as its escape."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":")).encode()
+
+
+def _loads(raw: bytes, default: Any) -> Any:
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        return default
+
+
+def _why(raw: bytes, reason: str) -> str:
+    if not raw.strip():
+        return "The body is empty; send a JSON object."
+    if raw.startswith(b"\xef\xbb\xbf"):
+        return "The body is not JSON: it begins with a byte order mark; leave it out."
+    if _HALF.search(raw) and isinstance(_loads(raw, None), dict):
+        reason = r"a \u escape is half of a surrogate pair, such as a cut emoji"
+    return f"The body is not JSON: {reason}."

@@ -41,6 +41,8 @@ _NOT_RETURNED = _HOP | {
 }
 _RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
 _OURS = "x-krouter-"
+# Whether a web page may read a reply is for krouter's own settings to say.
+_SAID_BY_KROUTER = (_OURS, "access-control-", *_RATE_LIMITS)
 
 
 def to_provider(headers: Headers) -> Headers:
@@ -57,7 +59,7 @@ def to_caller(headers: Headers, secret: str | None) -> Headers:
         (name, value)
         for name, value in lowered
         if name not in dropped
-        and not name.startswith((_OURS, *_RATE_LIMITS))
+        and not name.startswith(_SAID_BY_KROUTER)
         and not (secret and secret in value)
     ]
 

@@ -13,6 +13,7 @@ from krouter.adapter import load_lanes, load_rows
 from krouter.board import Board
 from krouter.combostore import ComboStore
 from krouter.keys import KeyRing
+from krouter.lineup import World
 from krouter.paths import Paths, shipped_combos
 from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
@@ -20,7 +21,6 @@ from krouter.route import Log
 from krouter.router import Router
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
-from krouter.walk import World
 from krouter.wire import Wire
 
 WATCH_SECONDS = 0.5

@@ -28,6 +28,8 @@ class Skip(StrEnum):
     NESTED_TOO_DEEPLY = "nested too deeply"
     ALREADY_TRIED = "already tried"
     SMALLER_WINDOW = "window not larger"
+    COMBO_ENDED = "its combo returned a refusal"
+    NO_TIME = "no time left"
 
 
 @dataclass(slots=True)
@@ -98,7 +100,7 @@ class Route:
                 parts.append(f"{step.entry}: skipped, {step.reason}")
             elif step.outcome in _FAILURES:
                 parts.append(f"{step.entry}: {step.status or '-'}, {step.outcome}")
-        text = "; ".join(dict.fromkeys(parts)).encode("ascii", "replace").decode()
+        text = plain("; ".join(dict.fromkeys(parts)))
         return text if len(text) <= most else text[: most - 3] + "..."
 
     def as_json(self) -> dict[str, Any]:
@@ -123,6 +125,11 @@ class Route:
 
 
 _FAILURES = frozenset(Failure)
+
+
+def plain(text: str) -> str:
+    """`text` fit for a header: what is not printable ASCII becomes a question mark."""
+    return "".join(c if " " <= c <= "~" else "?" for c in text)
 
 
 def _step_json(step: Attempt | Skipped) -> dict[str, Any]:

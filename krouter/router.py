@@ -10,18 +10,23 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Literal
 
 from krouter.adapter import Call
 from krouter.answer import Answer, error_answer, stamps
 from krouter.combos import Combo, Entry
 from krouter.errors import Failure
+from krouter.lineup import World, merged
 from krouter.plan import NotBuilt, make_plan
 from krouter.problems import did_you_mean
 from krouter.route import Route
-from krouter.walk import Walk, World, merged
+from krouter.walk import Walk
 
 SHIPPED_ALIASES: Mapping[str, str] = {"fusion-panel": "panel"}
 KEPT_ROUTES = 1000
+
+
+FoundBy = Literal["combo", "alias", "claude-name", "model"]
 
 
 class UnknownModel(Exception):
@@ -30,9 +35,10 @@ class UnknownModel(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """What a name stands for; `combo` is made up for a model called directly."""
+    """What a name stands for, and by which rule; `combo` is made up for a model called directly."""
 
     combo: Combo
+    found_by: FoundBy
     direct: bool = False
 
 
@@ -43,20 +49,21 @@ def new_route_id() -> str:
 
 def resolve(name: str, world: World) -> Destination:
     """Combo, alias, `claude-NAME` of a combo, then `provider/model`. Raises UnknownModel."""
-    found = _named_combo(name, world.combos)
-    if found is None and (target := _aliased(name, world.settings.aliases)):
-        found = _named_combo(target, world.combos)
-        if found is None:
-            return _direct(target, name, world)
-    found = found or world.combos.get(name.removeprefix("claude-"))
-    return Destination(found) if found else _direct(name, name, world)
+    if combo := _named_combo(name, world.combos):
+        return Destination(combo, "combo")
+    if target := aliased(name, world.settings.aliases):
+        combo = _named_combo(target, world.combos)
+        return Destination(combo, "alias") if combo else _direct(target, name, world)
+    if combo := world.combos.get(name.removeprefix("claude-")):
+        return Destination(combo, "claude-name")
+    return _direct(name, name, world)
 
 
 def _named_combo(name: str, combos: Mapping[str, Combo]) -> Combo | None:
     return combos.get(name.removeprefix("combo/"))
 
 
-def _aliased(name: str, aliases: Mapping[str, str]) -> str | None:
+def aliased(name: str, aliases: Mapping[str, str]) -> str | None:
     """An alias spelled out wins over a glob, the longest glob over others."""
     if exact := aliases.get(name) or SHIPPED_ALIASES.get(name):
         return exact
@@ -65,15 +72,21 @@ def _aliased(name: str, aliases: Mapping[str, str]) -> str | None:
 
 
 def _direct(target: str, asked: str, world: World) -> Destination:
-    provider, slash, model = target.partition("/")
-    if slash and model and world.registry.find(provider):
-        return Destination(_single(target), direct=True)
+    _, slash, model = target.partition("/")
+    if slash and model and known_provider(target, world):
+        return Destination(_single(target), "model" if target == asked else "alias", direct=True)
     raise UnknownModel(_unknown(target, asked, world))
 
 
+def known_provider(model: str, world: World) -> bool:
+    """Whether the provider of `provider/model` is one that krouter knows."""
+    return world.registry.find(model.partition("/")[0]) is not None
+
+
 def _unknown(target: str, asked: str, world: World) -> str:
-    known = [*world.combos, *world.settings.aliases, *entries(world.combos)]
-    via = "" if target == asked else f" (alias of {target!r})"
+    usable = (name for name in entries(world.combos) if known_provider(name, world))
+    known = [*world.combos, *world.settings.aliases, *usable]
+    via = "" if target == asked else f" (an alias for {target!r})"
     if "/" in target:
         providers = [f"{name}/" for name in world.registry.names_with_aliases()]
         near = did_you_mean(target, known) or did_you_mean(

@@ -5,7 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from krouter.dialects.base import Tracker
 from krouter.errors import Fault
@@ -87,23 +90,33 @@ class Relay:
         self.fault: Fault | None = None
         """What broke the stream, if anything did."""
         self.detail = ""
+        self.primed = False
+        """The stream has come as far as `prime` was told to wait for."""
         self.closing: Callable[[], bytes] = bytes
         """Gives the last bytes for the caller once the provider has no more."""
         self._reply = reply
         self._secret = secret.encode() if secret else b""
         self._splitter = Splitter()
         self._watchdog = Watchdog(stall)
+        self._watched = partial(self._watchdog.wait, reply.chunk)
         self._ready: list[bytes] = []
+        self._until: Callable[[Tracker], bool] = _never
         self._idle = 0
         self._ended = False
         self._finished = False
 
     async def prime(self, first_byte: Callable[[], None], until: Callable[[Tracker], bool]) -> None:
-        """Reads until `until` says so, or the stream ends or breaks; see `fault`."""
-        if not self.over and await self._read():
+        """Reads until an event satisfies `until`, or until there is no hope of one; see `primed`
+        and `fault`. Silence before the first byte is for the caller of this to limit."""
+        self._until = until
+        if not self.over and await self._read(self._reply.chunk):
             first_byte()
-        while not (self.over or until(self.tracker)):
-            await self._read()
+        while not (self.over or self.primed or self._is_garbage):
+            await self._read(self._watched)
+
+    @property
+    def _is_garbage(self) -> bool:
+        return self.tracker.malformed > 0 and not self.tracker.started
 
     @property
     def over(self) -> bool:
@@ -123,15 +136,15 @@ class Relay:
             if self.over:
                 self._finished = True
                 return self.closing()
-            await self._read()
+            await self._read(self._watched)
         ready, self._ready = b"".join(self._ready), []
         return ready
 
-    async def _read(self) -> bool:
+    async def _read(self, chunk_of: Callable[[], Awaitable[bytes]]) -> bool:
         """One chunk taken in; whether there was one."""
         try:
-            chunk = await self._watchdog.wait(self._reply.chunk)
-            self._take(self._splitter.feed(chunk) if chunk else self._splitter.flush())
+            chunk = await chunk_of()
+            self._take(self._splitter.feed(chunk) if chunk else self._rest())
         except WireError as error:
             return self._break(error.fault, error.detail)
         except Silence:
@@ -145,11 +158,17 @@ class Relay:
         self.fault, self.detail = fault, detail
         return False
 
+    def _rest(self) -> list[Event]:
+        """An event that lacks only its blank line, never one that was cut in its middle."""
+        return [event for event in self._splitter.flush() if _is_whole(event.data)]
+
     def _take(self, events: list[Event]) -> None:
         for event in events:
             if self.tracker.closed:
                 return
             changed = self.tracker.feed(event)
+            if not self.primed:
+                self.primed = self._until(self.tracker)
             if not self.tracker.started and self._too_idle(event):
                 continue
             piece = event.raw if changed is None else changed
@@ -175,3 +194,17 @@ class Relay:
     def close(self) -> None:
         self._watchdog.stop()
         self._reply.close()
+
+
+def _never(tracker: Tracker) -> bool:
+    return False
+
+
+def _is_whole(data: bytes | None) -> bool:
+    if data is None or data == b"[DONE]":
+        return data is not None
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
-from krouter.accounts import Account, ranked
-from krouter.adapter import Adapter, Call, Target, lane_for
+from krouter.accounts import Account
+from krouter.adapter import Call, Target
 from krouter.answer import Answer, error_answer, stamps
 from krouter.attempt import Failed, Limits, Trial
-from krouter.board import Block, Blocked, Board
-from krouter.combos import LEVELS, Combo, Entry, reference
+from krouter.board import Block, Blocked, Pair, Ticket
 from krouter.errors import Failure, Verdict
-from krouter.plan import NotBuilt, Plan, make_plan
-from krouter.providers import Provider, Registry
-from krouter.route import Attempt, Log, Route, Skip, Skipped
-from krouter.secrets import SecretError, Secrets
-from krouter.settings import ComboTimeouts, Settings, Timeouts
-from krouter.wire import Headers, Wire
+from krouter.lineup import Candidate, Leaf, World, account_problem, candidates, leaves
+from krouter.plan import Plan
+from krouter.route import Attempt, Route, Skip, Skipped
+from krouter.secrets import SecretError
+from krouter.wire import Headers
 
 LONGEST_WAIT = 10.0
 """A stated wait above this many seconds is not waited out on the same account."""
@@ -29,90 +26,6 @@ LONGEST_RETRY_AFTER = 60
 """Claude Code gives up at once on a longer one, and other clients sleep through it."""
 
 _BODY_HEADERS = frozenset(("content-type", "content-length"))
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a walk works with: one consistent view of settings, providers and combos, and the
-    edges, passed in."""
-
-    settings: Settings
-    registry: Registry
-    accounts: Mapping[str, tuple[Account, ...]]
-    combos: Mapping[str, Combo]
-    board: Board
-    secrets: Secrets
-    lanes: tuple[Adapter, ...]
-    wire: Wire
-    log: Log
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    chance: Callable[[], float] = random.random
-
-
-@dataclass(frozen=True, slots=True)
-class Leaf:
-    """One entry at its place in the flattened walk, and the combo whose settings govern it."""
-
-    entry: Entry
-    combo: Combo
-    timeouts: Timeouts
-    last: bool
-    problem: tuple[Skip, str] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.entry.model
-
-    @property
-    def key(self) -> object:
-        entry = self.entry
-        return entry.model, repr(entry.params), entry.accounts
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An account that an entry may be sent to."""
-
-    leaf: Leaf
-    provider: Provider
-    lane: Adapter
-    account: Account
-
-    @property
-    def model(self) -> str:
-        return self.leaf.name.partition("/")[2]
-
-
-@lru_cache(maxsize=1024)
-def merged(base: Timeouts, *overrides: ComboTimeouts | None) -> Timeouts:
-    return base.merged(*overrides)
-
-
-def leaves(
-    plan: Plan, world: World, stream: bool, base: Timeouts, level: int = 1, last: bool = True
-) -> Iterator[Leaf]:
-    """The entries in order. A nested combo is opened up, by its own strategy, when it is reached;
-    `last` tells whether anything follows the plan in the whole flattened walk."""
-    timeouts = merged(base, plan.combo.timeouts)
-    for place, step in enumerate(plan.steps, 1):
-        entry, is_last = step.entry, last and place == len(plan.steps)
-        within = merged(timeouts, entry.timeouts)
-        nested = reference(entry.model)
-        inner = nested and _nested_plan(nested, world, stream, level)
-        if isinstance(inner, Plan):
-            yield from leaves(inner, world, stream, within, level + 1, is_last)
-        else:
-            yield Leaf(entry, plan.combo, within, is_last, inner or None)
-
-
-def _nested_plan(name: str, world: World, stream: bool, level: int) -> Plan | tuple[Skip, str]:
-    """Loading refuses what is nested too deeply; this guard holds at run time as well."""
-    if level >= LEVELS or name not in world.combos:
-        return Skip.NESTED_TOO_DEEPLY, f"more than {LEVELS} levels"
-    try:
-        return make_plan(world.combos[name], world.settings.routing, stream)
-    except NotBuilt as missing:
-        return Skip.NOT_BUILT, str(missing)
 
 
 @dataclass(slots=True)
@@ -131,6 +44,8 @@ class Walk:
     _tried: set[object] = field(default_factory=set)
     _stopped: set[object] = field(default_factory=set)
     """Entries whose further accounts are not to be tried."""
+    _over: list[Plan] = field(default_factory=list)
+    """Nested combos that have given up."""
     _ready_at: float = math.inf
     """Epoch seconds at which some entry might answer; infinite where waiting does not help."""
     _larger_than: int | None = None
@@ -164,81 +79,92 @@ class Walk:
         """Nothing is left: locks that only say "busy" or "silent" are ignored."""
         soft = [candidate for candidate, blocked in self._locked if blocked.soft]
         for place, candidate in enumerate(soft, 1):
-            if candidate.leaf.key in self._stopped:
+            if self._is_out(candidate.leaf):
                 continue
             if not self._has_room(candidate):
                 self._full.append(candidate)
                 continue
             self._say(f"{candidate.leaf.name} is locked, but nothing else is left")
-            outcome = await self._persist(candidate, place == len(soft))
+            outcome = await self._persist(candidate, place == len(soft) and not self._full)
             if isinstance(outcome, Answer):
                 return outcome
         return None
 
     async def _queue(self) -> Answer | None:
-        """Nothing is left but accounts at their limit: wait in line for the first."""
-        for place, candidate in enumerate(self._full, 1):
-            account = candidate.account
-            if candidate.leaf.key in self._stopped:
-                continue
-            try:
-                async with asyncio.timeout_at(self.deadline):
-                    await self.world.board.wait_for_room(
-                        account.provider, account.name, account.max_concurrent
-                    )
-            except TimeoutError:
+        """Nothing is left but accounts at their limit: wait in line for the first to be free."""
+        while self._full:
+            candidate = await self._turn()
+            if candidate is None:
                 return None
-            outcome = await self._persist(candidate, place == len(self._full))
+            outcome = None
+            if self._may_go(candidate):
+                outcome = await self._persist(candidate, not self._full, taken=True)
             if isinstance(outcome, Answer):
                 return outcome
+            self._full = [waiting for waiting in self._full if not self._is_out(waiting.leaf)]
         return None
 
-    def _passes_over(self, leaf: Leaf) -> bool:
-        if leaf.problem is not None:
-            self._skip(leaf.name, "", *leaf.problem)
+    async def _turn(self) -> Candidate | None:
+        """Waits for a place, which is then taken; None when the request's time is over."""
+        limits = {_pair(c.account): c.account.max_concurrent for c in self._full}
+        try:
+            async with asyncio.timeout_at(self.deadline):
+                pair = await self.world.board.wait_for_room(limits)
+        except TimeoutError:
+            return None
+        candidate = next(c for c in self._full if _pair(c.account) == pair)
+        self._full.remove(candidate)
+        return candidate
+
+    def _may_go(self, candidate: Candidate) -> bool:
+        """Whether an account is still open after the wait; its place is given back if not."""
+        account = candidate.account
+        blocked = self.world.board.blocked(account.provider, account.name, candidate.model)
+        if blocked is None or blocked.soft:
             return True
-        if leaf.key in self._tried:
-            self._skip(leaf.name, "", Skip.ALREADY_TRIED)
-            return True
-        self._tried.add(leaf.key)
-        if self._larger_than is not None and (leaf.entry.context_window or 0) <= self._larger_than:
-            self._skip(leaf.name, "", Skip.SMALLER_WINDOW)
-            return True
+        self._note_locked(candidate, blocked)
+        self.world.board.leave(_pair(account))
         return False
 
+    def _passes_over(self, leaf: Leaf) -> bool:
+        problem = leaf.problem
+        if leaf.key in self._tried:
+            problem = Skip.ALREADY_TRIED, ""
+        elif self._has_ended(leaf):
+            problem = Skip.COMBO_ENDED, ""
+        elif self._is_too_small(leaf):
+            problem = Skip.SMALLER_WINDOW, ""
+        if problem is not None:
+            self._skip(leaf.name, "", *problem)
+            return True
+        self._tried.add(leaf.key)
+        return False
+
+    def _is_out(self, leaf: Leaf) -> bool:
+        return leaf.key in self._stopped or self._has_ended(leaf) or self._is_too_small(leaf)
+
+    def _has_ended(self, leaf: Leaf) -> bool:
+        return any(plan is over for plan in leaf.nest for over in self._over)
+
+    def _is_too_small(self, leaf: Leaf) -> bool:
+        window = leaf.entry.context_window or 0
+        return self._larger_than is not None and window <= self._larger_than
+
     def _candidates(self, leaf: Leaf) -> list[Candidate]:
-        """The accounts that could take the request, locks aside; none where the entry cannot."""
-        world = self.world
-        alias = leaf.name.partition("/")[0]
-        provider = world.registry.find(alias)
-        if provider is None:
-            self._skip(leaf.name, "", Skip.UNKNOWN_PROVIDER)
+        found = candidates(leaf, self.world, self.call.dialect.name)
+        if isinstance(found, tuple):
+            self._skip(leaf.name, "", *found)
             return []
-        lane = lane_for(world.lanes, provider, self.call.dialect.name)
-        if lane is None:
-            self._skip(leaf.name, "", Skip.NEEDS_TRANSLATION)
-            return []
-        allowed = leaf.entry.accounts
-        accounts = [
-            account
-            for account in ranked(world.accounts.get(provider.name, ()))
-            if allowed is None or account.name in allowed
-        ]
-        if not accounts:
-            self._skip(leaf.name, "", Skip.NO_ACCOUNT, missing_account(provider, allowed))
-        return [Candidate(leaf, provider, lane, account) for account in accounts]
+        return found
 
     def _is_free(self, candidate: Candidate) -> bool:
         account, leaf = candidate.account, candidate.leaf
-        if account.auth == "caller":
-            self._skip(leaf.name, account.name, Skip.NOT_BUILT, 'auth = "caller"')
+        if problem := account_problem(account):
+            self._skip(leaf.name, account.name, *problem)
             return False
         blocked = self.world.board.blocked(account.provider, account.name, candidate.model)
         if blocked is not None:
-            self._locked.append((candidate, blocked))
-            self._wait_helps(blocked.lock.until)
-            reason = Skip.LOCKED if blocked.why is Block.LOCKED else Skip.PROBING
-            self._skip(leaf.name, account.name, reason, blocked.lock.failure)
+            self._note_locked(candidate, blocked)
             return False
         if not self._has_room(candidate):
             self._full.append(candidate)
@@ -246,30 +172,44 @@ class Walk:
             return False
         return True
 
+    def _note_locked(self, candidate: Candidate, blocked: Blocked) -> None:
+        self._locked.append((candidate, blocked))
+        self._wait_helps(blocked.until)
+        reason = Skip.LOCKED if blocked.why is Block.LOCKED else Skip.PROBING
+        self._skip(candidate.leaf.name, candidate.account.name, reason, blocked.lock.failure)
+
     def _has_room(self, candidate: Candidate) -> bool:
         account = candidate.account
         return self.world.board.has_room(account.provider, account.name, account.max_concurrent)
 
-    async def _persist(self, candidate: Candidate, final: bool) -> Answer | Failed | None:
+    async def _persist(
+        self, candidate: Candidate, final: bool, taken: bool = False
+    ) -> Answer | Failed | None:
         """One account, as often as the combo's `retries` and a refreshed credential allow; None
-        where it could not be tried."""
-        refreshed = False
-        turn = 0
-        while True:
-            outcome = await self._try(candidate, final)
-            if not isinstance(outcome, Failed):
-                return outcome
-            verdict = outcome.verdict
-            if verdict.failure is Failure.NOT_SIGNED_IN and not refreshed:
+        where it could not be tried. `taken` says that its place is held already."""
+        outcome = await self._try(candidate, final, taken)
+        failed, refreshed, turn = None, False, 0
+        while isinstance(outcome, Failed):
+            self._last = failed = outcome
+            if not refreshed and await self._refresh(candidate, failed):
                 refreshed = True
-                if await self._refresh(candidate.account):
-                    continue
-            wait = self._pause(outcome, turn) if turn < candidate.leaf.combo.retries else None
-            if wait is None:
-                return self._conclude(candidate, outcome)
-            turn += 1
-            self._say(f"{candidate.leaf.name}: again in {wait:.1f} s")
-            await self.world.sleep(wait)
+            elif await self._waits(candidate, failed, turn):
+                turn += 1
+            else:
+                break
+            outcome = await self._try(candidate, final)
+        if isinstance(outcome, Answer) or failed is None:
+            return outcome
+        return self._conclude(candidate, failed)
+
+    async def _waits(self, candidate: Candidate, failed: Failed, turn: int) -> bool:
+        """Waits before the same account is tried again, if it is to be."""
+        wait = self._pause(failed, turn) if turn < candidate.leaf.combo.retries else None
+        if wait is None:
+            return False
+        self._say(f"{candidate.leaf.name}: again in {wait:.1f} s")
+        await self.world.sleep(wait)
+        return self._has_room(candidate)
 
     def _pause(self, outcome: Failed, turn: int) -> float | None:
         """Seconds before the same account is tried again; None for not at all."""
@@ -281,85 +221,118 @@ class Walk:
             wait = min(2.0**turn, LONGEST_WAIT) * (0.5 + self.world.chance() / 2)
         return wait if wait <= LONGEST_WAIT and wait < self._left() else None
 
-    async def _refresh(self, account: Account) -> bool:
+    async def _refresh(self, candidate: Candidate, failed: Failed) -> bool:
         """Whether a refused credential that can be had anew has become another one."""
+        account, secrets = candidate.account, self.world.secrets
+        if failed.verdict.failure is not Failure.NOT_SIGNED_IN:
+            return False
         if account.key is None or account.key.startswith("env:"):
             return False
-        secrets = self.world.secrets
         try:
-            before = await secrets.reveal(account.key)
-            secrets.forget(account.key)
-            return await secrets.reveal(account.key) != before
-        except SecretError:
+            async with asyncio.timeout_at(self.deadline):
+                if await secrets.reveal(account.key) == failed.secret:
+                    secrets.forget(account.key)
+                fresh = await secrets.reveal(account.key) != failed.secret
+        except (SecretError, TimeoutError):
             return False
+        if fresh:
+            self._say(f"{candidate.leaf.name}: the credential of {account.name} is new")
+            self.world.board.signed_in(account.provider, account.name)
+        return fresh and self._has_room(candidate)
 
     def _conclude(self, candidate: Candidate, outcome: Failed) -> Answer | Failed:
-        """Notes a failure; the caller's answer where the class of it ends the walk."""
-        verdict = outcome.verdict
-        self._last, self._held = outcome, outcome.held
+        """What a failure means for the rest; the caller's answer where it ends the walk."""
+        verdict, leaf = outcome.verdict, candidate.leaf
+        self._held = outcome.held
         if outcome.total_spent:
             return self._failure(outcome)
-        if verdict.failure is Failure.TOO_LARGE and candidate.leaf.combo.on_too_large == "larger":
-            self._larger_than = candidate.leaf.entry.context_window or 0
-        elif not verdict.next_entry or _returned(verdict, candidate.leaf.combo):
+        if verdict.failure is Failure.TOO_LARGE and leaf.combo.on_too_large == "larger":
+            self._larger_than = leaf.entry.context_window or 0
+        elif not verdict.next_entry or self._returns(verdict, leaf):
             return self._failure(outcome)
-        if verdict.failure is Failure.TIMED_OUT and candidate.leaf.timeouts.try_other_accounts:
+        if verdict.failure is Failure.TIMED_OUT and leaf.timeouts.try_other_accounts:
             outcome.verdict = replace(verdict, next_account=True)
         if not outcome.verdict.next_account:
-            self._stopped.add(candidate.leaf.key)
+            self._stopped.add(leaf.key)
         return outcome
 
-    async def _try(self, candidate: Candidate, final: bool) -> Answer | Failed | None:
-        leaf, account, world = candidate.leaf, candidate.account, self.world
-        left = self._left()
-        if left <= 0:
-            return None
-        try:
-            secret = await world.secrets.reveal(account.key) if account.key else None
-        except SecretError as error:
-            self._skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
-            return None
-        note = Attempt(
-            leaf.name, candidate.model, account.name, candidate.lane.name, world.board.now()
-        )
-        self.route.steps.append(note)
-        self._say(f"trying {leaf.name} (account {account.name}, {candidate.lane.name})")
-        ticket = world.board.begin(account.provider, account.name, candidate.model)
-        target = Target(
-            candidate.provider,
-            candidate.model,
-            secret,
-            account.auth,
-            leaf.entry.params,
-            leaf.timeouts.connect,
-        )
-        limits = Limits(leaf.timeouts, self._attempt_limit(leaf, final), left)
-        outcome = await Trial(
-            self.call,
-            target,
-            candidate.lane,
-            world.wire,
-            world.board,
-            self.route,
-            note,
-            ticket,
-            limits,
-            leaf.last or final,
-            self.rename,
-        ).run()
+    def _returns(self, verdict: Verdict, leaf: Leaf) -> bool:
+        """Whether a refusal goes to the caller. A nested combo that returns it only ends itself:
+        to the combo around it, that is the failure of one entry."""
+        if verdict.failure is not Failure.REFUSED:
+            return False
+        for plan in reversed(leaf.nest):
+            if plan.combo.on_refusal != "return":
+                return False
+            self._over.append(plan)
+        return True
+
+    async def _try(
+        self, candidate: Candidate, final: bool, taken: bool = False
+    ) -> Answer | Failed | None:
+        leaf, account, board = candidate.leaf, candidate.account, self.world.board
+        with ExitStack() as unless_sent:
+            ticket = board.begin(account.provider, account.name, candidate.model, taken=taken)
+            unless_sent.callback(board.end, ticket)
+            try:
+                async with asyncio.timeout_at(self.deadline):
+                    key = account.key
+                    secret = await self.world.secrets.reveal(key) if key else None
+            except SecretError as error:
+                self._skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
+                return None
+            except TimeoutError:
+                self._skip(leaf.name, account.name, Skip.NO_TIME)
+                return None
+            if self._left() <= 0:
+                self._skip(leaf.name, account.name, Skip.NO_TIME)
+                return None
+            unless_sent.pop_all()
+        outcome = await self._trial(candidate, final, ticket, secret).run()
         if isinstance(outcome, Failed):
-            self._failed(candidate, note, outcome)
+            self._failed(candidate, outcome)
             return outcome
         return self._served(leaf, outcome)
 
-    def _attempt_limit(self, leaf: Leaf, final: bool) -> float | None:
-        """The last attempt may take all the time there is, unless its entry says otherwise."""
-        own = leaf.entry.timeouts
-        stated = own is not None and own.attempt is not None
-        return leaf.timeouts.attempt if stated or not final else None
+    def _trial(
+        self, candidate: Candidate, final: bool, ticket: Ticket, secret: str | None
+    ) -> Trial:
+        leaf, account, world = candidate.leaf, candidate.account, self.world
+        note = Attempt(leaf.name, candidate.model, account.name, candidate.lane.name, ticket.began)
+        self.route.steps.append(note)
+        self._say(f"trying {leaf.name} (account {account.name}, {candidate.lane.name})")
+        return Trial(
+            call=self.call,
+            target=Target(
+                candidate.provider,
+                candidate.model,
+                secret,
+                account.auth,
+                leaf.entry.params,
+                leaf.timeouts.connect,
+            ),
+            lane=candidate.lane,
+            wire=world.wire,
+            board=world.board,
+            route=self.route,
+            note=note,
+            ticket=ticket,
+            limits=Limits(leaf.timeouts, self._attempt_limit(leaf, final), self._left()),
+            last=leaf.last or final,
+            rename=self.rename,
+        )
 
-    def _failed(self, candidate: Candidate, note: Attempt, outcome: Failed) -> None:
-        verdict = outcome.verdict
+    def _attempt_limit(self, leaf: Leaf, final: bool) -> float | None:
+        """Seconds until a reply must begin. The last attempt may take all the time there is,
+        unless its entry says otherwise."""
+        limits = [own.total for own in leaf.own]
+        if not self.call.stream:
+            limits += [own.attempt for own in leaf.own if own.attempt != "off"]
+            limits += [] if final else [leaf.timeouts.attempt]
+        return min(filter(None, limits), default=None)
+
+    def _failed(self, candidate: Candidate, outcome: Failed) -> None:
+        verdict, note = outcome.verdict, self.route.attempts[-1]
         lock = f", locked {note.lock:.0f} s" if note.lock else ""
         self._say(f"{candidate.leaf.name}: {note.status or '-'} {verdict.failure}{lock}")
         if verdict.lock is not None:
@@ -393,9 +366,9 @@ class Walk:
         return self._error(verdict.status, verdict.message, failed)
 
     def _all_locked(self) -> Answer:
-        candidate, blocked = min(self._locked, key=lambda pair: pair[1].lock.until)
+        candidate, blocked = min(self._locked, key=lambda pair: pair[1].until)
         lock = blocked.lock
-        left = max(0.0, lock.until - self.world.board.now())
+        left = max(0.0, blocked.until - self.world.board.now())
         status = 429 if lock.row in (6, 8) else lock.status
         message = (
             f"Every account that could answer is locked; first back is {candidate.leaf.name},"
@@ -451,14 +424,5 @@ class Walk:
         self.world.log("COMBO", f"{self.route.combo or self.route.asked}: {line}")
 
 
-def missing_account(provider: Provider, allowed: tuple[str, ...] | None) -> str:
-    """What to do about a provider that has no account."""
-    if allowed is not None:
-        return f"{provider.name} has no account named {' or '.join(allowed)}"
-    if provider.env:
-        return f"set {' or '.join(provider.env)}"
-    return f"give [provider.{provider.name}] a key in krouter.toml"
-
-
-def _returned(verdict: Verdict, combo: Combo) -> bool:
-    return verdict.failure is Failure.REFUSED and combo.on_refusal == "return"
+def _pair(account: Account) -> Pair:
+    return account.provider, account.name

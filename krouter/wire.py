@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import ssl
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
 from krouter.errors import Fault
@@ -69,7 +72,7 @@ class HttpReply:
     async def chunk(self) -> bytes:
         try:
             return await self._response.content.readany()
-        except (aiohttp.ClientError, ConnectionError) as error:
+        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
             raise WireError(Fault.CUT, _told(error)) from None
 
     async def read(self, limit: int) -> bytes:
@@ -92,6 +95,14 @@ def _timeout(connect: float) -> aiohttp.ClientTimeout:
     return aiohttp.ClientTimeout(total=None, connect=connect)
 
 
+AT_ONCE = 1 << 20
+"""Bytes of a request body written in one go; more would hold up the event loop."""
+
+
+def _payload(body: bytes) -> bytes | io.BytesIO:
+    return body if len(body) <= AT_ONCE else io.BytesIO(body)
+
+
 # krouter asks for plain bytes, and adds nothing the caller did not send.
 _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 
@@ -104,19 +115,39 @@ class HttpWire:
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
+        self._reading: dict[asyncio.Future[None], aiohttp.ClientResponse] = {}
+        """The last reply on each connection, by the future of the connection's end."""
 
     async def send(self, request: Outgoing, connect: float) -> Incoming:
         try:
             response = await self._open().post(
                 URL(request.url, encoded=True),
-                data=request.body,
+                data=_payload(request.body),
                 headers=request.headers,
                 allow_redirects=False,
                 timeout=_timeout(connect),
             )
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
             raise WireError(_fault(error), _told(error)) from None
+        self._watch(response)
         return HttpReply(response)
+
+    def _watch(self, response: aiohttp.ClientResponse) -> None:
+        """Ends the body with its connection: where a body's framing turns to garbage, aiohttp
+        only hangs up, and would leave the reader waiting for ever."""
+        protocol = None if response.connection is None else response.connection.protocol
+        closed = None if protocol is None else protocol.closed
+        if closed is None:
+            return
+        if closed not in self._reading:
+            closed.add_done_callback(self._lost)
+        self._reading[closed] = response
+
+    def _lost(self, closed: asyncio.Future[None]) -> None:
+        content = self._reading.pop(closed).content
+        reason = closed.exception()  # retrieved here, else asyncio logs it
+        if not content.is_eof() and content.exception() is None:
+            content.set_exception(aiohttp.ClientPayloadError("not completed"), reason or OSError())
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import uvloop
 
+from krouter.board import Board
 from krouter.paths import resolve_paths
 from krouter.router import Router
 from krouter.serve.run import Served, open_server
@@ -33,7 +36,8 @@ class Clock:
 class Krouter:
     """Serves `combos` (name → combo file content) and `settings` (TOML text) from `home`.
 
-    `clock` is the board's; event-loop time is real.
+    `clock` is the board's; event-loop time is real. `edges` are fields of the World to replace,
+    such as `sleep`, `chance` and `lanes`.
     """
 
     def __init__(
@@ -45,7 +49,9 @@ class Krouter:
         env: Mapping[str, str] | None = None,
         clock: Clock | None = None,
         host: str = "127.0.0.1",
+        edges: Mapping[str, Any] | None = None,
     ) -> None:
+        self._edges = dict(edges or {})
         self.home = home
         self.clock = clock or Clock()
         self.lines: list[str] = []
@@ -64,6 +70,7 @@ class Krouter:
         self.served: Served = open_server(
             paths, self._env, host=self._host, port=0, log=self._log, now=self.clock
         )
+        self.router.world = replace(self.router.world, **self._edges)
         self.url = self.served.url
         self._thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
         self._thread.start()
@@ -79,6 +86,17 @@ class Krouter:
         self.served.stop()
         self._thread.join(20)
         assert not self._thread.is_alive(), "the server did not stop"
+
+    def forget(self) -> None:
+        """An empty board, as after a restart."""
+        self.router.world = replace(self.router.world, board=Board(self.clock))
+
+    def idle(self, seconds: float = 5) -> None:
+        """Returns once no call is under way and every route is closed."""
+        ends = time.monotonic() + seconds
+        while self.router.world.board.in_flight or any(not r.ended for r in self.router.routes):
+            assert time.monotonic() < ends, "calls are still under way"
+            time.sleep(0.002)
 
     def _log(self, tag: str, line: str) -> None:
         self.lines.append(f"{tag} {line}")
@@ -103,3 +121,25 @@ class Krouter:
     def messages(self, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
         body = {"model": model, "messages": [{"role": "user", "content": "hello"}], **fields}
         return self.http.post("/v1/messages", json={"max_tokens": 64, **body, "stream": stream})
+
+    def ask(self, dialect: str, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
+        """A call of either dialect."""
+        return getattr(self, dialect)(model, stream, **fields)  # type: ignore[no-any-return]
+
+
+def provider_settings(url: str, **accounts: str) -> tuple[str, dict[str, str]]:
+    """TOML and environment for providers at one upstream: a name, and its accounts in order,
+    parted by blanks. The credential of account `a` of `one` is `one-a`."""
+    text, env = [], {}
+    for name, given in accounts.items():
+        text.append(
+            f'[provider.{name}]\nspeaks = ["chat", "messages"]\n'
+            f'base_urls = {{ chat = "{url}/v1", messages = "{url}" }}\n'
+        )
+        for account in given.split():
+            variable = f"{name}_{account}".upper()
+            env[variable] = f"{name}-{account}"
+            text.append(
+                f'[[account]]\nprovider = "{name}"\nname = "{account}"\nkey = "env:{variable}"\n'
+            )
+    return "".join(text), env

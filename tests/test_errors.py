@@ -8,20 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krouter.errors import (
-    RULES,
-    ErrorText,
-    Evidence,
-    Failure,
-    Fault,
-    Lock,
-    Scope,
-    Verdict,
-    classify,
-    read_error,
-    stands_for,
-    without_echo,
-)
+from krouter.errors import RULES, Evidence, Failure, Fault, Lock, Scope, Verdict, classify
+from krouter.errortext import ErrorText, read_error, stands_for, without_echo
 
 NOW = 1_800_000_000.0
 REQUEST = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'

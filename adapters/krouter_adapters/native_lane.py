@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import string
 from typing import Any
+from urllib.parse import quote
 
 from krouter.adapter import Call, Target
 from krouter.headers import to_provider
@@ -31,7 +33,8 @@ def build(call: Call, target: Target) -> Outgoing:
     url = target.provider.url(dialect)
     assert url is not None, "speaks() was asked first"
     if call.query:
-        url = f"{url}{'&' if '?' in url else '?'}{call.query}"
+        query = quote(call.query, safe=string.punctuation, encoding="latin-1")
+        url = f"{url}{'&' if '?' in url else '?'}{query}"
     return Outgoing(url, _headers(call, target, dialect), _body(call, target))
 
 
@@ -45,19 +48,18 @@ def _body(call: Call, target: Target) -> bytes:
 
 def _headers(call: Call, target: Target, dialect: Dialect) -> Headers:
     headers = to_provider(call.headers)
-    names = {name for name, _ in headers}
     for name, value in target.provider.headers.items():
         headers = (
             _joined(headers, name, value)
             if name == "anthropic-beta"
             else _set(headers, name, value)
         )
+    names = {name for name, _ in headers}
     if dialect == "messages" and _VERSION[0] not in names:
         headers.append(_VERSION)
     if "content-type" not in names:
         headers.append(("content-type", "application/json"))
-    headers.append(("accept-encoding", "identity"))
-    return headers + _credential(target, dialect)
+    return [*_set(headers, "accept-encoding", "identity"), *_credential(target, dialect)]
 
 
 def _credential(target: Target, dialect: Dialect) -> Headers:

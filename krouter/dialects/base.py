@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from krouter.body import Body
+import msgspec
+
+from krouter.body import Body, BodyError
 from krouter.sse import Event
 
 
@@ -99,9 +102,43 @@ class Dialect(Protocol):
         """What is missing after a complete stream, as SSE bytes."""
 
 
+UNREADABLE = (msgspec.MsgspecError, RecursionError)
+"""What a decoder of msgspec raises."""
+
+_MOST_TOKENS = 1 << 53
+
+_T = TypeVar("_T")
+
+
+def read_loosely(raw: bytes, kind: type[_T]) -> _T | None:
+    """What a strict decoder refuses but clients take: an emoji cut in half, NaN, huge numbers.
+    None where it is no JSON of that kind."""
+    try:
+        return msgspec.convert(json.loads(raw.decode("utf-8", "replace")), kind)
+    except (ValueError, *UNREADABLE):
+        return None
+
+
+def rename(raw: bytes, model: str) -> bytes:
+    """A JSON object that names `model`; unchanged if it does already, or cannot be cut."""
+    try:
+        body = Body.parse(raw)
+    except BodyError:
+        return raw
+    return raw if body.value("model") == model else body.edited({"model": model})
+
+
+def told_message(error: Any, raw: bytes) -> str:
+    """The words of an error that has not the dialect's form."""
+    if isinstance(error, dict):
+        error = error.get("message") or error.get("error")
+    return error if isinstance(error, str) and error else raw.decode("utf-8", "replace")
+
+
 def as_count(value: Any) -> int:
     """A token count; anything else counts as none."""
-    return value if isinstance(value, int) and value > 0 else 0
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_count and 0 < value <= _MOST_TOKENS else 0
 
 
 def has_text(value: Any) -> bool:
@@ -110,11 +147,13 @@ def has_text(value: Any) -> bool:
         return bool(value.strip())
     if isinstance(value, list):
         return any(map(_has_block, value))
-    return value is not None and value is not False
+    return bool(value)
 
 
 def _has_block(block: Any) -> bool:
-    if not isinstance(block, dict):
-        return has_text(block)
+    if isinstance(block, str):
+        return bool(block.strip())
+    if not isinstance(block, dict) or block.get("type") not in ("text", "output_text"):
+        return bool(block)
     text = block.get("text")
-    return has_text(text) if block.get("type") in ("text", "output_text") else bool(block)
+    return bool(text.strip() if isinstance(text, str) else text)

@@ -5,14 +5,25 @@ Source: the OpenAI API reference, "Chat Completions" and "Streaming"; gateways' 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
-from krouter.body import Body
-from krouter.dialects.base import Kind, Reading, Tracker, Usage, as_count, has_text
-from krouter.sse import Event, encode
+from krouter.body import Body, dump
+from krouter.dialects.base import (
+    UNREADABLE,
+    Kind,
+    Reading,
+    Tracker,
+    Usage,
+    as_count,
+    has_text,
+    read_loosely,
+    rename,
+    told_message,
+)
+from krouter.sse import Event, encode, with_data
 
 DONE = b"data: [DONE]\n\n"
 
@@ -74,7 +85,7 @@ class _Choice(msgspec.Struct):
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 class _FirstChoice(_Choice):
@@ -82,9 +93,11 @@ class _FirstChoice(_Choice):
 
 
 class _FirstChunk(msgspec.Struct):
+    """A chunk read before any content has come, so that content is seen."""
+
     choices: list[_FirstChoice] | None = None
     usage: Any = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 class _ReplyChoice(msgspec.Struct):
@@ -97,18 +110,21 @@ class _Reply(msgspec.Struct):
     object: Any = None
     choices: list[_ReplyChoice] | msgspec.UnsetType | None = msgspec.UNSET
     usage: Any = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _chunk = msgspec.json.Decoder(_Chunk).decode
 _first_chunk = msgspec.json.Decoder(_FirstChunk).decode
 _reply = msgspec.json.Decoder(_Reply).decode
 
+_Decode = Callable[[bytes], _Chunk | _FirstChunk]
+
 _CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal")
 
 
 class ChatTracker:
-    """Complete once every choice asked for has a finish reason; closed by `[DONE]`."""
+    """Complete once every choice asked for has a finish reason, or `[DONE]` has come and every
+    choice begun has one. Closed by `[DONE]`."""
 
     def __init__(self, wanted: int, rename: str | None, hide_usage: bool) -> None:
         self.started = self.has_content = self.complete = self.closed = False
@@ -117,7 +133,8 @@ class ChatTracker:
         self.malformed = 0
         self.usage: Usage | None = None
         self._wanted = wanted
-        self._finished: set[Any] = set()
+        self._begun: set[int] = set()
+        self._finished: set[int] = set()
         self._rename = rename
         self._hide_usage = hide_usage
 
@@ -125,43 +142,69 @@ class ChatTracker:
         data = event.data
         if data is None:
             return None
-        if data == b"[DONE]":
-            self.started = self.closed = True
-            return None if self.complete else b""
+        chunk: _Chunk | _FirstChunk | None
+        decode: _Decode = _chunk if self.has_content else _first_chunk
         try:
-            chunk = _chunk(data) if self.has_content else self._first(data)
-        except (msgspec.MsgspecError, RecursionError):
+            chunk = decode(data)
+        except UNREADABLE:
+            if not data:
+                return b""
+            if data.startswith(b"[DONE]"):
+                return self._done()
+            chunk = self._loosely(data)
+        if event.name == b"error" or (chunk is not None and chunk.error):
+            return self._fail(chunk.error if chunk else None, data)
+        if chunk is None:
             self.malformed += 1
             return b""
         self.started = True
-        if event.name == b"error" or _is_error(chunk.error):
-            self._fail(data)
+        if isinstance(chunk, _FirstChunk):
+            self.has_content = _has_content(chunk)
+        return self._note(chunk, event)
+
+    def _loosely(self, data: bytes) -> _Chunk | _FirstChunk | None:
+        return read_loosely(data, _Chunk) if self.has_content else read_loosely(data, _FirstChunk)
+
+    def _done(self) -> bytes | None:
+        self.started = self.closed = True
+        if self._finished and self._begun <= self._finished:
+            self.complete = True
+        return None if self.complete else b""
+
+    def _fail(self, error: Any, data: bytes) -> bytes | None:
+        """An error event passes as it came where clients see that it is one."""
+        self.error, self.error_status = data or b"error", _status_of(error)
+        self.started = self.closed = True
+        if error:
             return None
-        return self._note(chunk, data)
+        told = read_loosely(data, dict)
+        return CHAT.error_event(self.error_status, told_message(told, self.error), {})
 
-    def _first(self, data: bytes) -> _FirstChunk:
-        chunk = _first_chunk(data)
-        deltas = [choice.delta for choice in chunk.choices or () if choice.delta]
-        self.has_content = any(delta.get(key) for delta in deltas for key in _CONTENT)
-        return chunk
-
-    def _fail(self, data: bytes) -> None:
-        self.error, self.error_status = data, _status_of(data)
-        self.closed = True
-
-    def _note(self, chunk: _Chunk | _FirstChunk, data: bytes) -> bytes | None:
-        for choice in chunk.choices or ():
+    def _note(self, chunk: _Chunk | _FirstChunk, event: Event) -> bytes | None:
+        choices = chunk.choices
+        for choice in choices or ():
             if choice.finish_reason:
-                self._finished.add(choice.index)
+                self._finished.add(_index(choice))
                 self.complete = len(self._finished) >= self._wanted
+            elif self._wanted > 1:
+                self._begun.add(_index(choice))
         if chunk.usage is not None:
             self.usage = read_usage(chunk.usage) or self.usage
-            if self._hide_usage and not chunk.choices:
+            if self._hide_usage and not choices:
                 return b""
-        return None if self._rename is None else self._renamed(data)
+        return None if self._rename is None else self._renamed(event)
 
-    def _renamed(self, data: bytes) -> bytes:
-        return encode(Body.parse(data).edited({"model": self._rename}))
+    def _renamed(self, event: Event) -> bytes:
+        return with_data(event, rename(event.data or b"", self._rename or ""))
+
+
+def _index(choice: _Choice) -> int:
+    return choice.index if isinstance(choice.index, int) else 0
+
+
+def _has_content(chunk: _FirstChunk) -> bool:
+    deltas = [choice.delta for choice in chunk.choices or () if choice.delta]
+    return any(delta.get(key) for delta in deltas for key in _CONTENT)
 
 
 def read_usage(usage: Any) -> Usage | None:
@@ -179,14 +222,12 @@ def read_usage(usage: Any) -> Usage | None:
     )
 
 
-def _is_error(error: msgspec.Raw | None) -> bool:
-    return error is not None and bytes(error) not in (b"null", b"{}", b'""', b"false")
-
-
-def _status_of(data: bytes) -> int:
-    error = msgspec.json.decode(data).get("error")
+def _status_of(error: Any) -> int:
+    """The HTTP status an error inside a 200 stands for."""
     fields = error if isinstance(error, dict) else {}
     code = fields.get("code")
+    if isinstance(code, str) and code.isascii() and code.isdigit():
+        code = int(code[:4])
     if isinstance(code, int) and 400 <= code <= 599:
         return code
     names = (str(fields.get(key)).lower() for key in ("type", "code", "status"))
@@ -211,12 +252,15 @@ class Chat:
         return ChatTracker(count, rename, hide_usage=not _asks_usage(body))
 
     def read_reply(self, raw: bytes) -> Reading:
+        reply: _Reply | None
         try:
             reply = _reply(raw)
-        except (msgspec.MsgspecError, RecursionError):
+        except UNREADABLE:
+            reply = read_loosely(raw, _Reply)
+        if reply is None:
             return Reading(Kind.GARBAGE)
-        if _is_error(reply.error):
-            return Reading(Kind.ERROR, error=raw, status=_status_of(raw))
+        if reply.error:
+            return Reading(Kind.ERROR, error=raw, status=_status_of(reply.error))
         if reply.choices is msgspec.UNSET and reply.object != "chat.completion":
             return Reading(Kind.GARBAGE)
         usage = read_usage(reply.usage)
@@ -225,12 +269,13 @@ class Chat:
         return Reading(Kind.ANSWER if answered else Kind.EMPTY, usage)
 
     def rename_reply(self, raw: bytes, model: str) -> bytes:
-        body = Body.parse(raw)
-        return raw if body.value("model") == model else body.edited({"model": model})
+        return rename(raw, model)
 
     def error_body(self, status: int, message: str, notes: Mapping[str, Any], told: Any) -> bytes:
-        error = told.get("error") if isinstance(told, dict) else None
+        around = told if isinstance(told, dict) else {}
+        error = around.get("error")
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+            around = {}
             error = {
                 "type": _ERROR_TYPES.get(
                     status, "server_error" if status >= 500 else _ERROR_TYPES[400]
@@ -238,7 +283,10 @@ class Chat:
                 "param": None,
                 "code": _ERROR_CODES.get(status),
             }
-        return msgspec.json.encode({"error": {**error, "message": message, **notes}})
+        try:
+            return dump({**around, "error": {**error, "message": message, **notes}})
+        except RecursionError:
+            return self.error_body(status, message, notes, None)
 
     def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
         return encode(self.error_body(status, message, notes, None))
@@ -255,7 +303,8 @@ def _asks_usage(body: Body) -> bool:
 def _is_answer(choice: _ReplyChoice) -> bool:
     message = choice.message or {}
     said = any(has_text(message.get(key)) for key in (*_CONTENT, "audio"))
-    return said or has_text(choice.text) or choice.finish_reason in _FINISHED
+    reason = choice.finish_reason
+    return said or has_text(choice.text) or (isinstance(reason, str) and reason in _FINISHED)
 
 
 CHAT = Chat()

@@ -10,9 +10,20 @@ from typing import Any
 
 import msgspec
 
-from krouter.body import Body
-from krouter.dialects.base import Kind, Reading, Tracker, Usage, as_count, has_text
-from krouter.sse import Event, encode
+from krouter.body import Body, BodyError, dump
+from krouter.dialects.base import (
+    UNREADABLE,
+    Kind,
+    Reading,
+    Tracker,
+    Usage,
+    as_count,
+    has_text,
+    read_loosely,
+    rename,
+    told_message,
+)
+from krouter.sse import Event, encode, with_data
 
 _FINISHED = frozenset(["end_turn", "tool_use", "stop_sequence", "pause_turn", "refusal"])
 
@@ -50,6 +61,7 @@ class _Message(msgspec.Struct):
 
 class _Data(msgspec.Struct):
     type: str = ""
+    error: Any = None
     message: _Message | None = None
     delta: _Delta | None = None
     content_block: _Block | None = None
@@ -61,7 +73,7 @@ class _Reply(msgspec.Struct):
     content: list[Any] | None = None
     stop_reason: Any = None
     usage: Any = None
-    error: msgspec.Raw | None = None
+    error: Any = None
 
 
 _data = msgspec.json.Decoder(_Data).decode
@@ -85,22 +97,31 @@ class MessagesTracker:
         self._rename = rename
 
     def feed(self, event: Event) -> bytes | None:
-        if event.data is None or event.name == b"ping":
+        raw, name = event.data, event.name
+        if raw is None or name == b"ping":
             return None
-        if self.has_content and event.name in _PLAIN:
+        if self.has_content and name in _PLAIN:
             return None
+        data: _Data | None
         try:
-            data = _data(event.data)
-        except (msgspec.MsgspecError, RecursionError):
+            data = _data(raw)
+        except UNREADABLE:
+            if not raw:
+                return b""
+            data = read_loosely(raw, _Data)
+        if name == b"error" or (data is not None and (data.type == "error" or data.error)):
+            return self._fail(data.error if data else None, event)
+        if data is None:
             self.malformed += 1
             return b""
-        if data.type == "ping":
+        kind = data.type or name.decode("utf-8", "replace")
+        if kind == "ping":
             return None
         self.started = True
-        return self._note(data, event)
+        return self._note(kind, data, event)
 
-    def _note(self, data: _Data, event: Event) -> bytes | None:
-        match data.type:
+    def _note(self, kind: str, data: _Data, event: Event) -> bytes | None:
+        match kind:
             case "message_start":
                 return self._start(data, event)
             case "content_block_start" | "content_block_delta":
@@ -113,10 +134,18 @@ class MessagesTracker:
                 self.closed = True
                 self.complete = self._stop_reason is not None
                 return None if self.complete else b""
-            case "error":
-                self.error, self.error_status = event.data or b"", _status_of(event.data or b"")
-                self.closed = True
         return None
+
+    def _fail(self, error: Any, event: Event) -> bytes | None:
+        """An error event passes as it came where clients see that it is one."""
+        raw = event.data or b""
+        self.error, self.error_status = raw or b"error", _status_of(error)
+        self.started = self.closed = True
+        if event.name == b"error" and isinstance(error, dict):
+            return None
+        told = read_loosely(raw, dict)
+        message = told_message(error or told, self.error)
+        return encode(MESSAGES.error_body(self.error_status, message, {}, told), "error")
 
     def _start(self, data: _Data, event: Event) -> bytes | None:
         message = data.message
@@ -125,10 +154,12 @@ class MessagesTracker:
         self._count(message.usage)
         if self._rename is None or message.model == self._rename:
             return None
-        whole = Body.parse(event.data or b"")
-        inner = Body.parse(bytes(whole.fields["message"]))
-        renamed = msgspec.Raw(inner.edited({"model": self._rename}))
-        return encode(whole.edited({"message": renamed}), "message_start")
+        try:
+            whole = Body.parse(event.data or b"")
+        except BodyError:
+            return None
+        inner = rename(bytes(whole.fields["message"]), self._rename)
+        return with_data(event, whole.edited({"message": msgspec.Raw(inner)}))
 
     def _count(self, usage: Any) -> None:
         """The counts of `message_delta` are totals and replace those of `message_start`."""
@@ -155,8 +186,8 @@ def read_usage(usage: Any) -> Usage | None:
     return Usage(fresh + cached + written, output, cached, written)
 
 
-def _status_of(data: bytes) -> int:
-    error = msgspec.json.decode(data).get("error")
+def _status_of(error: Any) -> int:
+    """The HTTP status an error inside a 200 stands for."""
     kind = error.get("type") if isinstance(error, dict) else None
     return _STATUS_OF.get(str(kind), 500)
 
@@ -172,29 +203,34 @@ class Messages:
         return MessagesTracker(rename)
 
     def read_reply(self, raw: bytes) -> Reading:
+        reply: _Reply | None
         try:
             reply = _reply(raw)
-        except (msgspec.MsgspecError, RecursionError):
+        except UNREADABLE:
+            reply = read_loosely(raw, _Reply)
+        if reply is None:
             return Reading(Kind.GARBAGE)
-        if reply.type == "error" or reply.error is not None:
-            return Reading(Kind.ERROR, error=raw, status=_status_of(raw))
+        if reply.type == "error" or reply.error:
+            return Reading(Kind.ERROR, error=raw, status=_status_of(reply.error))
         if reply.content is None and reply.type != "message":
             return Reading(Kind.GARBAGE)
-        answered = any(map(_is_block, reply.content or ())) or reply.stop_reason in _FINISHED
+        answered = any(map(_is_block, reply.content or ())) or _is_finished(reply.stop_reason)
         return Reading(Kind.ANSWER if answered else Kind.EMPTY, read_usage(reply.usage))
 
     def rename_reply(self, raw: bytes, model: str) -> bytes:
-        body = Body.parse(raw)
-        return raw if body.value("model") == model else body.edited({"model": model})
+        return rename(raw, model)
 
     def error_body(self, status: int, message: str, notes: Mapping[str, Any], told: Any) -> bytes:
-        error = told.get("error") if isinstance(told, dict) else None
+        around = told if isinstance(told, dict) else {}
+        error = around.get("error")
         kind = error.get("type") if isinstance(error, dict) else None
         if not isinstance(kind, str) or (kind not in _STATUS_OF and kind != "api_error"):
-            error = {"type": error_type(status)}
-        return msgspec.json.encode(
-            {"type": "error", "error": {**(error or {}), "message": message, **notes}}
-        )
+            around, error = {}, {"type": error_type(status)}
+        error = {**(error or {}), "message": message, **notes}
+        try:
+            return dump({"type": "error"} | around | {"type": "error", "error": error})
+        except RecursionError:
+            return self.error_body(status, message, notes, None)
 
     def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
         return encode(self.error_body(status, message, notes, None), "error")
@@ -206,6 +242,10 @@ class Messages:
 def error_type(status: int) -> str:
     """Anthropic's name for an HTTP status."""
     return _TYPE_OF.get(status, "api_error" if status >= 500 else "invalid_request_error")
+
+
+def _is_finished(reason: Any) -> bool:
+    return isinstance(reason, str) and reason in _FINISHED
 
 
 def _is_block(block: Any) -> bool:

@@ -24,7 +24,7 @@ def krouter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
 
 
 BODIES: list[tuple[str, bytes, int, str]] = [
-    ("empty", b"", 400, "not JSON"),
+    ("empty", b"", 400, "is empty"),
     ("not JSON", b"hello", 400, "not JSON"),
     ("cut", b'{"model": "demo"', 400, "not JSON"),
     ("a list", b"[]", 400, "must be a JSON object"),

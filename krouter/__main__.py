@@ -1,0 +1,5 @@
+"""`python -m krouter`."""
+
+from krouter.cli import main
+
+main()

@@ -1,0 +1,244 @@
+"""`krouter check`: everything wrong with files, settings and credentials, one line each."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from krouter.accounts import Account
+from krouter.adapter import Adapter, lane_for, load_lanes
+from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
+from krouter.cli.output import print_json
+from krouter.combos import Combo, Entry, reference, references
+from krouter.combostore import ComboStore
+from krouter.dialects import DIALECTS
+from krouter.keys import list_keys
+from krouter.lineup import BUILT_ACCOUNT_STRATEGIES, missing_account
+from krouter.load import Config, load_config, open_combos
+from krouter.paths import Paths
+from krouter.plan import NotBuilt, make_plan
+from krouter.problems import ConfigError, Problem, did_you_mean, json_path
+from krouter.providers import Provider
+from krouter.secrets import Secrets
+from krouter.settings import AccountStrategy
+
+ENVIRONMENT = "environment"
+
+
+@click.command(cls=Command)
+@click.argument("combo", required=False)
+@place_options
+@json_option
+def check(
+    combo: str | None, home: str | None, config: str | None, combos: str | None, as_json: bool
+) -> None:
+    """Check files, settings and credentials.
+
+    With COMBO only what concerns this combo and those it names. Commands that print a
+    credential are not run, and no provider is asked. Exit code 1 where there are errors;
+    warnings alone are 0.
+
+    JSON: ok, problems, each with file, path, message, hint, level (error, warning).
+    """
+    paths = find_paths(home, config, combos)
+    store = open_combos(paths)
+    settings, found = _config(paths, required=config is not None)
+    if combo is None:
+        found += [*_house(paths, settings, store), *store.problems]
+        names = list(store.combos)
+    else:
+        names = _reached(combo.removeprefix("combo/"), store.combos)
+        found += _files(combo.removeprefix("combo/"), names, store)
+    if settings:
+        found += _entries(settings, store, names)
+    _report(list(dict.fromkeys(found)), as_json)
+
+
+def _config(paths: Paths, *, required: bool) -> tuple[Config | None, list[Problem]]:
+    try:
+        return load_config(paths, os.environ, required=required), []
+    except ConfigError as error:
+        return None, list(error.problems)
+
+
+def _report(found: list[Problem], as_json: bool) -> None:
+    found.sort(key=lambda problem: problem.level)
+    errors = sum(problem.level == "error" for problem in found)
+    if as_json:
+        print_json({"ok": not errors, "problems": [asdict(problem) for problem in found]})
+    else:
+        for problem in found:
+            click.echo(f"{problem}{' [warning]' if problem.level == 'warning' else ''}")
+        click.echo(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}", err=True)
+    click.get_current_context().exit(1 if errors else 0)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[Problem]:
+    """Credentials, settings that cannot be acted on, aliases and keys."""
+    if config:
+        file = str(paths.config)
+        yield from _credentials(config, Secrets(os.environ, folder=paths.home), file)
+        yield from _not_built(config, file)
+        yield from _aliases(config, store.combos, file)
+    try:
+        list_keys(paths.keys)
+    except ConfigError as error:
+        yield from error.problems
+
+
+def _credentials(config: Config, secrets: Secrets, file: str) -> Iterator[Problem]:
+    stated = dict(_references(config))
+    given = frozenset(stated.values())
+    for path, ref in stated.items():
+        if fault := secrets.present(ref):
+            yield Problem(file, path, f"{fault}.")
+    for account in _accounts(config):
+        key = account.key
+        if key and key not in given and (fault := secrets.present(key)):
+            yield Problem(ENVIRONMENT, "", f"account {account.id}: {fault}.")
+
+
+def _references(config: Config) -> Iterator[tuple[str, str]]:
+    for name, provider in config.settings.provider.items():
+        if provider.key:
+            yield json_path(("provider", name, "key")), provider.key
+    for index, account in enumerate(config.settings.account):
+        if account.key:
+            yield json_path(("account", index, "key")), account.key
+
+
+def _accounts(config: Config) -> Iterator[Account]:
+    return (account for accounts in config.accounts.values() for account in accounts)
+
+
+def _not_built(config: Config, file: str) -> Iterator[Problem]:
+    """Settings that this version reads but cannot act on."""
+    settings = config.settings
+    for index, account in enumerate(settings.account):
+        if account.auth == "caller":
+            hint = "The account is passed over."
+            path = json_path(("account", index, "auth"))
+            yield Problem(file, path, 'auth = "caller" is not built.', hint, "warning")
+    given = settings.routing.model_fields_set
+    if "account_strategy" in given:
+        path = "$.routing.account_strategy"
+        yield from _account_strategy(settings.routing.account_strategy, path, file)
+    for name, provider in settings.provider.items():
+        if provider.account_strategy:
+            path = json_path(("provider", name, "account_strategy"))
+            yield from _account_strategy(provider.account_strategy, path, file)
+    if settings.routing.combo_round_robin:
+        hint = 'Combos with the strategy fallback are refused; "priority" runs.'
+        path = "$.routing.combo_round_robin"
+        yield Problem(file, path, "rotating combos is not built.", hint, "warning")
+
+
+def _account_strategy(name: AccountStrategy, path: str, file: str) -> Iterator[Problem]:
+    if name not in BUILT_ACCOUNT_STRATEGIES:
+        hint = "A provider with several accounts is passed over; leave it out, or take fill-first."
+        message = f"the account strategy {name!r} is not built."
+        yield Problem(file, path, message, hint, "warning")
+
+
+def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
+    for name, target in config.settings.aliases.items():
+        provider, _, model = target.partition("/")
+        known = target.removeprefix("combo/") in combos or (
+            model and config.registry.find(provider) is not None
+        )
+        if not known:
+            message = f"{target!r} is neither a combo nor provider/model."
+            yield Problem(
+                file, json_path(("aliases", name)), message, _near(target, config, combos)
+            )
+
+
+def _near(target: str, config: Config, combos: Mapping[str, Combo]) -> str:
+    provider, slash, _ = target.partition("/")
+    if not slash or provider == "combo":
+        return did_you_mean(target.removeprefix("combo/"), combos)
+    return did_you_mean(provider, config.registry.names_with_aliases())
+
+
+def _reached(name: str, combos: Mapping[str, Combo]) -> list[str]:
+    """`name` and every combo it runs."""
+    names = [name] if name in combos else []
+    for each in names:
+        names += dict.fromkeys(n for _, n in references(combos[each]) if n not in names)
+    return names
+
+
+def _files(name: str, names: list[str], store: ComboStore) -> list[Problem]:
+    """What is wrong with the files of `names`, and of the combo `name` if it is not served."""
+    files = {str(store.source(each)) for each in names}
+    found = [p for p in store.problems if p.file in files or Path(p.file).stem == name]
+    if not (names or found):
+        raise NotThere(f"there is no combo {name!r}. {did_you_mean(name, store.combos)}".strip())
+    return found
+
+
+def _entries(config: Config, store: ComboStore, names: Iterable[str]) -> Iterator[Problem]:
+    """What is wrong with combos that are well formed."""
+    checker = _Entries(config, load_lanes())
+    for name in names:
+        yield from checker.check(store.combos[name], str(store.source(name)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """Looks for entries that can never be sent to."""
+
+    config: Config
+    lanes: tuple[Adapter, ...]
+
+    def check(self, combo: Combo, file: str) -> Iterator[Problem]:
+        yield from self._strategy(combo, file)
+        for place, entry in enumerate(combo.models):
+            if reference(entry.model) is None:
+                yield from self._entry(entry, file, json_path(("models", place)))
+        if combo.judge_name and "/" in combo.judge_name and reference(combo.judge_name) is None:
+            path = "$.judge" if combo.judge else "$.fusionTuning.judgeModel"
+            yield from self._entry(Entry(model=combo.judge_name), file, path)
+
+    def _strategy(self, combo: Combo, file: str) -> Iterator[Problem]:
+        switch = {"combo_round_robin": False}
+        routing = self.config.settings.routing.model_copy(update=switch)
+        for path, stream in (("$.strategy", False), ("$.streamGuard", True)):
+            try:
+                make_plan(combo, routing, stream)
+            except NotBuilt as missing:
+                hint = "A call that needs it is answered 501."
+                yield Problem(file, path, f"not built: {missing}.", hint, "warning")
+                return
+
+    def _entry(self, entry: Entry, file: str, path: str) -> Iterator[Problem]:
+        alias = entry.model.partition("/")[0]
+        provider = self.config.registry.find(alias)
+        if provider is None:
+            hint = did_you_mean(alias, self.config.registry.names_with_aliases())
+            yield Problem(file, path, f"unknown provider {alias!r} in {entry.model!r}.", hint)
+            return
+        if not any(lane_for(self.lanes, provider, dialect) for dialect in DIALECTS):
+            message = f"{provider.name} speaks only {', '.join(provider.speaks) or 'nothing'}:"
+            yield Problem(file, path, f"{message} translation is not built.", "", "warning")
+        yield from self._account(entry, provider, file, path)
+
+    def _account(self, entry: Entry, provider: Provider, file: str, path: str) -> Iterator[Problem]:
+        known = [account.name for account in self.config.accounts[provider.name]]
+        if not known:
+            message = f"{entry.model!r} is skipped: no account for {provider.name}."
+            hint = missing_account(provider, None)
+            yield Problem(file, path, message, f"{hint[0].upper()}{hint[1:]}.", "warning")
+            return
+        for place, name in enumerate(entry.accounts or ()):
+            if name not in known:
+                message = f"{provider.name} has no account {name!r}."
+                yield Problem(file, f"{path}.accounts[{place}]", message, did_you_mean(name, known))

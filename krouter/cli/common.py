@@ -1,0 +1,81 @@
+"""What the commands share: their options, and how they fail."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar
+
+import click
+
+from krouter.paths import Paths, resolve_paths
+from krouter.problems import ConfigError, Problem
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class NotThere(click.ClickException):
+    """What was asked for does not exist."""
+
+    exit_code = 1
+
+
+class Unusable(click.ClickException):
+    """Settings or files that cannot be used."""
+
+    exit_code = 3
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        click.echo(self.format_message(), file=file, err=True)
+
+
+class Command(click.Command):
+    """Ends with exit code 3 and every problem on stderr where files cannot be used."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise Unusable(error.problems) from None
+
+
+home_option = click.option(
+    "--home",
+    type=click.Path(),
+    metavar="DIR",
+    help="Folder of krouter.toml, combos/ and keys.json. Default: KROUTER_HOME, else this folder"
+    " if it holds krouter.toml, else the platform's config folder.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+_config_option = click.option(
+    "--config", type=click.Path(), metavar="FILE", help="Settings, instead of the home's."
+)
+_combos_option = click.option(
+    "--combos", type=click.Path(), metavar="DIR", help="Combos, instead of the home's."
+)
+
+
+def place_options(command: F) -> F:
+    """`--home`, `--config` and `--combos`."""
+    return home_option(_config_option(_combos_option(command)))
+
+
+def find_paths(
+    home: str | None, config: str | None = None, combos: str | None = None, *, new: bool = False
+) -> Paths:
+    """Where everything is. Raises ConfigError where a folder asked for is none; `new` lets the
+    home be made later."""
+    paths = resolve_paths(home, config, combos, env=os.environ, cwd=Path.cwd())
+    asked = [(combos, paths.combos)] if new else [(home, paths.home), (combos, paths.combos)]
+    missing = [
+        Problem(str(path), "", "no such folder.")
+        for given, path in asked
+        if given and not path.is_dir()
+    ]
+    if missing:
+        raise ConfigError(missing)
+    return paths

@@ -1,0 +1,226 @@
+"""`krouter models` and `krouter combos`."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
+from krouter.cli.output import print_json, print_table
+from krouter.cli.view import View, open_view, outlook, source_of, spoken_by
+from krouter.combos import Combo, Entry, reference
+from krouter.problems import did_you_mean
+from krouter.providers import Provider
+from krouter.router import SHIPPED_ALIASES, UnknownModel, entries, resolve
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A name that a caller can ask for."""
+
+    name: str
+    kind: str
+    to: str
+    usable: bool
+    why: str
+    speaks: tuple[str, ...]
+
+
+@click.command(cls=Command)
+@click.argument("pattern", required=False)
+@place_options
+@json_option
+def models(
+    pattern: str | None, home: str | None, config: str | None, combos: str | None, as_json: bool
+) -> None:
+    """List the names a caller can ask for.
+
+    Combos, aliases, the models that combos name, and the providers that have accounts, of which
+    any model can be asked for. PATTERN is a part of a name, or a glob such as 'glm/*'.
+
+    JSON: a list of name, kind (combo, alias, entry, provider), to, usable, why, speaks.
+    """
+    view = open_view(find_paths(home, config, combos), required=config is not None)
+    found = [named for named in _named(view) if _matches(named.name, pattern)]
+    if as_json:
+        print_json([asdict(named) for named in found])
+    elif found:
+        print_table(("name", "kind", "goes to", "usable", "speaks"), list(map(_named_row, found)))
+    if not found:
+        raise NotThere(f"no name matches {pattern!r}.")
+
+
+def _matches(name: str, pattern: str | None) -> bool:
+    name, wanted = name.lower(), (pattern or "").lower()
+    return wanted in name or fnmatch.fnmatchcase(name, wanted)
+
+
+def _named_row(named: Named) -> tuple[str, ...]:
+    return (
+        named.name,
+        named.kind,
+        named.to,
+        "yes" if named.usable else f"no: {named.why}",
+        ", ".join(named.speaks),
+    )
+
+
+def _named(view: View) -> Iterator[Named]:
+    world = view.world
+    for name, combo in world.combos.items():
+        to = f"{combo.strategy}: {', '.join(entry.model for entry in combo.models)}"
+        yield _resolved(view, name, "combo", to)
+    for name, target in {**SHIPPED_ALIASES, **world.settings.aliases}.items():
+        yield _resolved(view, target, "alias", target, name)
+    for name in entries(world.combos):
+        provider = world.registry.find(name.partition("/")[0])
+        yield _resolved(view, name, "entry", provider.title if provider else "")
+    for provider in world.registry.providers.values():
+        if world.accounts[provider.name]:
+            yield _provider(view, provider)
+
+
+def _resolved(view: View, target: str, kind: str, to: str, name: str | None = None) -> Named:
+    try:
+        destination = resolve(target, view.world)
+    except UnknownModel as unknown:
+        return Named(name or target, kind, to, False, str(unknown), ())
+    found = outlook(destination.combo, view.world)
+    return Named(name or target, kind, to, found.usable, found.why, found.speaks)
+
+
+def _provider(view: View, provider: Provider) -> Named:
+    found = outlook(_any_model(provider), view.world)
+    speaks = spoken_by(provider, view.world)
+    title = provider.title or provider.name
+    return Named(f"{provider.name}/…", "provider", title, found.usable, found.why, speaks)
+
+
+def _any_model(provider: Provider) -> Combo:
+    return _only(Entry(model=f"{provider.name}/any"))
+
+
+def _only(entry: Entry) -> Combo:
+    return Combo(name="only", models=(entry,))
+
+
+@click.command(cls=Command)
+@click.argument("name", required=False)
+@place_options
+@json_option
+def combos(
+    name: str | None, home: str | None, config: str | None, combos: str | None, as_json: bool
+) -> None:
+    """List the combos, or the entries of one.
+
+    JSON without NAME: a list of name, description, strategy, entries, source, served, problems.
+    JSON with NAME: name, description, strategy, source, entries, each with place, model, kind
+    (model, combo), accounts, usable, why, speaks.
+    """
+    view = open_view(find_paths(home, config, combos), required=config is not None)
+    if name is None:
+        _list_combos([*_served(view), *_unserved(view)], as_json)
+    else:
+        _show_combo(view, name.removeprefix("combo/"), as_json)
+
+
+def _list_combos(found: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    columns = ("name", "strategy", "entries", "source", "problems")
+    print_table(columns, [_combo_row(combo) for combo in found])
+
+
+def _combo_row(combo: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        combo["name"],
+        combo["strategy"] or "not served",
+        ", ".join(combo["entries"]),
+        combo["source"],
+        " ".join(combo["problems"]),
+    )
+
+
+def _served(view: View) -> Iterator[dict[str, Any]]:
+    for name, combo in view.store.combos.items():
+        yield {
+            "name": name,
+            "description": combo.description,
+            "strategy": combo.strategy,
+            "entries": [entry.model for entry in combo.models],
+            "source": str(view.store.source(name)),
+            "served": True,
+            "problems": _problems_in(view, str(view.store.source(name))),
+        }
+
+
+def _unserved(view: View) -> Iterator[dict[str, Any]]:
+    """Files that give no combo, and why."""
+    sources = {str(view.store.source(name)) for name in view.store.combos}
+    files = dict.fromkeys(problem.file for problem in view.store.problems)
+    for file in files:
+        if file not in sources:
+            yield {
+                "name": Path(file).stem,
+                "description": None,
+                "strategy": None,
+                "entries": [],
+                "source": file,
+                "served": False,
+                "problems": _problems_in(view, file),
+            }
+
+
+def _problems_in(view: View, file: str) -> list[str]:
+    return [
+        " ".join(filter(None, (f"{p.path}:" if p.path else "", p.message, p.hint)))
+        for p in view.store.problems
+        if p.file == file
+    ]
+
+
+def _show_combo(view: View, name: str, as_json: bool) -> None:
+    combo = view.world.combos.get(name)
+    if combo is None:
+        near = did_you_mean(name, view.world.combos)
+        raise NotThere(f"there is no combo {name!r}. {near}".strip())
+    found = [_entry(view, place, entry) for place, entry in enumerate(combo.models, 1)]
+    if as_json:
+        shown = {"name": name, "description": combo.description, "strategy": combo.strategy}
+        print_json({**shown, "source": str(source_of(view, name)), "entries": found})
+        return
+    click.echo(f"{name}: {combo.strategy}, from {source_of(view, name)}", err=True)
+    columns = ("#", "model", "accounts", "usable", "speaks")
+    print_table(columns, [_entry_row(entry) for entry in found])
+
+
+def _entry(view: View, place: int, entry: Entry) -> dict[str, Any]:
+    found = outlook(_only(entry), view.world)
+    provider = view.world.registry.find(entry.model.partition("/")[0])
+    accounts = view.world.accounts[provider.name] if provider else ()
+    allowed = entry.accounts
+    return {
+        "place": place,
+        "model": entry.model,
+        "kind": "combo" if reference(entry.model) else "model",
+        "accounts": [a.name for a in accounts if allowed is None or a.name in allowed],
+        "usable": found.usable,
+        "why": found.why,
+        "speaks": list(found.speaks),
+    }
+
+
+def _entry_row(entry: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        str(entry["place"]),
+        entry["model"],
+        ", ".join(entry["accounts"]),
+        "yes" if entry["usable"] else f"no: {entry['why']}",
+        ", ".join(entry["speaks"]),
+    )

@@ -1,0 +1,77 @@
+"""The group of all commands. A command's module is imported when the command is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from types import MappingProxyType
+
+import click
+
+from krouter._version import __version__
+
+COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "serve": ("krouter.cli.serve:serve", "Serve the combos over HTTP."),
+        "models": ("krouter.cli.listings:models", "List the names a caller can ask for."),
+        "combos": ("krouter.cli.listings:combos", "List the combos, or the entries of one."),
+        "check": ("krouter.cli.check:check", "Check files, settings and credentials."),
+        "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
+        "keys": ("krouter.cli.keys:keys", "Add, list and remove the keys of callers."),
+        "schema": ("krouter.cli.files:schema", "Print the JSON Schema of a combo file."),
+        "paths": ("krouter.cli.files:paths", "Show where settings, combos and keys are."),
+        "version": ("krouter.cli.version:version", "Print the version."),
+    }
+)
+"""Where each command is, and its first line of help: `krouter --help` imports none of them."""
+
+EPILOG = """
+\b
+Exit codes:
+  0  all is well
+  1  check found problems, or what was asked for does not exist
+  2  the command line is wrong
+  3  settings, files or the address cannot be used
+"""
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name alone, and takes `-l` for `serve -l`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] in ("-l", "--log"):
+            args = ["serve", *args]
+        return super().parse_args(ctx, args)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog=EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.option("-l", "--log", is_flag=True, help="The same as: krouter serve -l")
+@click.version_option(__version__, prog_name="krouter", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, log: bool) -> None:
+    """krouter puts one model name in front of many models.
+
+    A tool asks for a combo such as `daily`; krouter answers from the first model on the list
+    behind that name that can take the request right now.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

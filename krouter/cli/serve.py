@@ -1,0 +1,91 @@
+"""`krouter serve`."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+
+import click
+
+from krouter._version import __version__
+from krouter.cli.common import Command, find_paths, place_options
+from krouter.cli.view import providers_with_accounts
+from krouter.serve.run import Served, open_server, run
+
+
+class Printer:
+    """Prints log lines to stderr once the server listens: all of them, or those about files."""
+
+    def __init__(self, all_steps: bool) -> None:
+        self._all_steps = all_steps
+        self.open = False
+
+    def __call__(self, tag: str, line: str) -> None:
+        if self.open and (self._all_steps or tag == "CONFIG"):
+            say(f"[{time.strftime('%H:%M:%S')}] {tag} {line}")
+
+
+def say(line: str) -> None:
+    """One line on stderr; what a caller put into it cannot steer the terminal."""
+    click.echo(
+        "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line), err=True
+    )
+
+
+@click.command(cls=Command)
+@click.option("--host", metavar="NAME", help="Address to listen on. Default: 127.0.0.1.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    metavar="N",
+    help="Port to listen on; 0 takes a free one. Default: 20128.",
+)
+@click.option("-l", "--log", is_flag=True, help="Print each step of each request.")
+@place_options
+def serve(
+    host: str | None,
+    port: int | None,
+    log: bool,
+    home: str | None,
+    config: str | None,
+    combos: str | None,
+) -> None:
+    """Serve the combos over HTTP.
+
+    Without any key of a provider the combo `demo` answers. Files are followed while it runs.
+    Everything is printed to stderr. SIGINT or SIGTERM ends it, with exit code 0.
+    """
+    printer = Printer(log)
+    served = open_server(
+        find_paths(home, config, combos),
+        os.environ,
+        host=host,
+        port=port,
+        log=printer,
+        required=config is not None,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: served.stop())
+
+    def ready(served: Served) -> None:
+        for line in welcome(served):
+            say(line)
+        printer.open = True
+
+    run(served, ready)
+
+
+def welcome(served: Served) -> Iterator[str]:
+    """What a person wants to know at the start."""
+    house = served.house
+    world = house.router.world
+    providers = ", ".join(providers_with_accounts(world))
+    yield f"krouter {__version__} serves {served.url}"
+    yield f"  home       {house.paths.home}"
+    yield f"  combos     {len(world.combos)}"
+    yield f"  providers  {providers or 'none has an account yet; the combo demo answers'}"
+    yield f"  keys       {'every caller needs one' if house.keys.required else 'none needed'}"
+    for problem in house.problems:
+        yield f"  problem    {problem}"

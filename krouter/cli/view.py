@@ -1,0 +1,143 @@
+"""What a krouter started now would hold, and what each entry could do in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from krouter.accounts import Account
+from krouter.adapter import lane_for
+from krouter.combos import Combo
+from krouter.combostore import ComboStore
+from krouter.dialects import DIALECTS
+from krouter.lineup import Leaf, World, account_problem, candidates, leaves
+from krouter.load import House, open_combos
+from krouter.paths import Paths
+from krouter.plan import NotBuilt, Plan, make_plan
+from krouter.providers import Provider
+from krouter.route import Skip
+from krouter.wire import HttpWire
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Settings, providers, accounts and combos as they are on disk and in the environment."""
+
+    paths: Paths
+    world: World
+    store: ComboStore
+
+
+def open_view(paths: Paths, *, required: bool) -> View:
+    """Loads what `serve` would load. Raises ConfigError."""
+    house = House(paths, os.environ, HttpWire(), required=required)
+    return View(paths, house.router.world, open_combos(paths))
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """What would become of an entry: the accounts it could be sent to, or why it is skipped.
+
+    `accounts` are in order, each with what is wrong with it, or None.
+    """
+
+    leaf: Leaf
+    provider: Provider | None = None
+    lane: str | None = None
+    accounts: tuple[tuple[Account, str | None], ...] = ()
+    skip: Skip | None = None
+    detail: str = ""
+
+    @property
+    def usable(self) -> bool:
+        return any(fault is None for _, fault in self.accounts)
+
+    @property
+    def why_not(self) -> str:
+        """Why nothing would be sent; empty where something would."""
+        if self.usable:
+            return ""
+        if self.skip is not None:
+            return f"{self.skip} ({self.detail})" if self.detail else str(self.skip)
+        return "; ".join(f"{account.name}: {fault}" for account, fault in self.accounts)
+
+
+def prospects(plan: Plan, world: World, dialect: str, stream: bool) -> list[Prospect]:
+    """Every entry of the flattened walk, in order."""
+    found: list[Prospect] = []
+    seen: set[object] = set()
+    for leaf in leaves(plan, world, stream, world.settings.timeouts):
+        repeated = leaf.problem is None and leaf.key in seen
+        seen.add(leaf.key)
+        found.append(
+            Prospect(leaf, skip=Skip.ALREADY_TRIED) if repeated else prospect(leaf, world, dialect)
+        )
+    return found
+
+
+def prospect(leaf: Leaf, world: World, dialect: str) -> Prospect:
+    """What would become of one entry."""
+    found = leaf.problem or candidates(leaf, world, dialect)
+    if isinstance(found, tuple):
+        provider = world.registry.find(leaf.name.partition("/")[0])
+        lane = lane_for(world.lanes, provider, dialect) if provider else None
+        name = lane.name if lane else None
+        return Prospect(leaf, provider, name, skip=found[0], detail=found[1])
+    accounts = tuple((each.account, account_fault(each.account, world)) for each in found)
+    return Prospect(leaf, found[0].provider, found[0].lane.name, accounts)
+
+
+def account_fault(account: Account, world: World) -> str | None:
+    """Why an account would be passed over, whatever is locked."""
+    if problem := account_problem(account):
+        return f"{problem[0]} ({problem[1]})"
+    return world.secrets.present(account.key) if account.key else None
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """Whether a name can be answered at all, in which dialects, and if not, why."""
+
+    usable: bool
+    why: str
+    speaks: tuple[str, ...]
+
+
+def outlook(combo: Combo, world: World) -> Outlook:
+    """The outlook of a combo over every dialect, not streamed."""
+    try:
+        plan = make_plan(combo, world.settings.routing, stream=False)
+    except NotBuilt as missing:
+        return Outlook(False, f"not built: {missing}", ())
+    by_dialect = {name: prospects(plan, world, name, stream=False) for name in DIALECTS}
+    usable = tuple(n for n, found in by_dialect.items() if any(p.usable for p in found))
+    if usable:
+        return Outlook(True, "", usable)
+    lanes = {name: sum(p.lane is not None for p in found) for name, found in by_dialect.items()}
+    reasons = dict.fromkeys(_reasons(by_dialect[max(lanes, key=lanes.__getitem__)]))
+    return Outlook(False, "; ".join(reasons), tuple(name for name in lanes if lanes[name]))
+
+
+def _reasons(found: list[Prospect]) -> Iterator[str]:
+    return (p.why_not for p in found if p.skip is not Skip.ALREADY_TRIED)
+
+
+def spoken_by(provider: Provider, world: World) -> tuple[str, ...]:
+    """The dialects in which `provider` can be asked."""
+    return tuple(name for name in DIALECTS if lane_for(world.lanes, provider, name))
+
+
+def providers_with_accounts(world: World) -> list[str]:
+    """The providers that have a credential, and the user's own."""
+    return [
+        name
+        for name, provider in world.registry.providers.items()
+        if any(account.auth != "none" for account in world.accounts[name]) or provider.own
+    ]
+
+
+def source_of(view: View, name: str) -> Path | None:
+    """The file of a combo; None where there is no such combo."""
+    return view.store.source(name) if name in view.store.combos else None

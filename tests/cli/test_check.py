@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CANARY, Home
+
+
+def problems(home: Home, *args: str, code: int = 1) -> dict[tuple[str, str], dict[str, Any]]:
+    """The problems of the home's own files, by file and path."""
+    found = home.json("check", *args, code=code)
+    assert found["ok"] is (code == 0)
+    return {
+        (problem["file"].removeprefix(f"{home.path}/"), problem["path"]): problem
+        for problem in found["problems"]
+    }
+
+
+def test_a_new_home_has_warnings_only(home: Home) -> None:
+    found = problems(home, code=0)
+    assert {problem["level"] for problem in found.values()} == {"warning"}
+    result = home.run("check")
+    assert result.exit_code == 0
+    assert result.stderr.startswith("0 errors, ")
+
+
+def test_nothing_wrong_at_all(home: Home) -> None:
+    assert home.json("check", "demo") == {"ok": True, "problems": []}
+    assert home.run("check", "demo").stdout == ""
+
+
+def test_a_problem_is_one_line_that_begins_with_its_place(home: Home) -> None:
+    file = home.combo("a", {"models": ["glmm/x"], "streamGuard": "full"})
+    lines = home.run("check", "a").stdout.splitlines()
+    assert lines == [
+        f"{file}: $.models[0]: unknown provider 'glmm' in 'glmm/x'. Did you mean 'glm'?",
+        f'{file}: $.streamGuard: not built: the combo \'a\' sets "streamGuard": "full".'
+        " A call that needs it is answered 501. [warning]",
+    ]
+
+
+def test_what_is_wrong_with_combos(home: Home) -> None:
+    home.combo("typo", {"models": ["demo/a"], "strategi": 1})
+    home.combo("text", "{")
+    home.combo("lost", {"models": ["nowhere"]})
+    home.combo("round", {"models": ["demo/a"], "strategy": "round-robin"})
+    home.combo(
+        "far",
+        {
+            "models": [
+                "nix/x",
+                {"model": "glm/x", "accounts": ["wrok", "work"]},
+                "openai/x",
+            ],
+            "strategy": "fusion",
+            "judge": "gruq/x",
+        },
+    )
+    home.settings('[[account]]\nprovider = "glm"\nname = "work"\nkey = "env:WORK"\n')
+    home.env = {"WORK": CANARY}
+    found = problems(home)
+    assert found["combos/typo.json", "$.strategi"]["hint"] == "Did you mean 'strategy'?"
+    assert found["combos/text.json", ""]["message"].startswith("not JSON")
+    assert "unknown combo 'nowhere'" in found["combos/lost.json", "$.models[0]"]["message"]
+    assert found["combos/round.json", "$.strategy"]["level"] == "warning"
+    assert found["combos/far.json", "$.strategy"]["level"] == "warning"
+    assert found["combos/far.json", "$.models[0]"]["level"] == "error"
+    assert found["combos/far.json", "$.models[1].accounts[0]"]["hint"] == "Did you mean 'work'?"
+    assert ("combos/far.json", "$.models[1].accounts[1]") not in found
+    assert found["combos/far.json", "$.models[2]"]["hint"] == "Set OPENAI_API_KEY."
+    assert found["combos/far.json", "$.models[2]"]["level"] == "warning"
+    assert "gruq" in found["combos/far.json", "$.judge"]["message"]
+
+
+SETTINGS = """
+[aliases]
+"claude-haiku-*" = "dayly"
+far = "glmm/x"
+good = "daily"
+direct = "glm/x"
+
+[routing]
+combo_round_robin = true
+account_strategy = "random"
+
+[provider.local]
+base_url = "http://127.0.0.1:1/v1"
+key = "env:NOT_SET"
+account_strategy = "p2c"
+
+[provider.gemini]
+speaks = ["gemini"]
+
+[[account]]
+provider = "glm"
+name = "file"
+key = "file:nowhere.txt"
+
+[[account]]
+provider = "glm"
+name = "command"
+key = "command:exit 1"
+
+[[account]]
+provider = "cc"
+auth = "caller"
+"""
+
+
+def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
+    home.settings(SETTINGS)
+    home.combo("translated", {"models": ["gemini/x"]})
+    found = problems(home)
+    own = {key: p for key, p in found.items() if key[0] == "krouter.toml"}
+    errors = {path for (_, path), p in own.items() if p["level"] == "error"}
+    warnings = {path for (_, path), p in own.items() if p["level"] == "warning"}
+    assert errors == {
+        '$.aliases["claude-haiku-*"]',
+        "$.aliases.far",
+        "$.provider.local.key",
+        "$.account[0].key",
+    }
+    assert warnings == {
+        "$.routing.combo_round_robin",
+        "$.routing.account_strategy",
+        "$.provider.local.account_strategy",
+        "$.account[2].auth",
+    }
+    assert own["krouter.toml", '$.aliases["claude-haiku-*"]']["hint"] == "Did you mean 'daily'?"
+    assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
+    texts = [p["message"] for p in home.json("check", "translated")["problems"]]
+    assert texts[0] == "gemini speaks only gemini: translation is not built."
+
+
+def test_credentials_of_the_environment(home: Home) -> None:
+    home.env = {"GLM_API_KEY": f"{CANARY}\nsecond line"}
+    problem = problems(home)["environment", ""]
+    assert problem["message"] == (
+        "account glm/env: the environment variable GLM_API_KEY holds more than one line"
+        " of plain characters."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"), [("{", "not JSON."), ('{"keys": 1}', "should be a list (value 1).")]
+)
+def test_a_broken_keys_file(home: Home, text: str, message: str) -> None:
+    (home.path / "keys.json").write_text(text)
+    found = home.json("check", code=1)["problems"]
+    assert [p["message"] for p in found if p["file"].endswith("keys.json")] == [message]
+
+
+def test_one_combo_brings_in_those_it_names_and_no_others(home: Home) -> None:
+    home.combo("outer", {"models": ["demo/a", "inner"]})
+    home.combo("inner", {"models": ["glmm/x"]})
+    home.combo("other", {"models": ["nixx/x"]})
+    found = problems(home, "outer")
+    assert set(found) == {("combos/inner.json", "$.models[0]")}
+    home.combo("broken", "{")
+    assert set(problems(home, "broken")) == {("combos/broken.json", "")}
+
+
+def test_an_unknown_combo_is_exit_code_1(home: Home) -> None:
+    result = home.run("check", "dialy")
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "there is no combo 'dialy'. Did you mean 'daily'?" in result.stderr
+
+
+def test_combos_are_checked_though_the_settings_are_broken(home: Home) -> None:
+    home.settings("port = 1")
+    home.combo("typo", {"models": ["demo/a"], "strategi": 1})
+    assert set(problems(home)) >= {("krouter.toml", "$.port"), ("combos/typo.json", "$.strategi")}

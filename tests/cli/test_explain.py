@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import CANARY, Home
+
+SETTINGS = """
+[aliases]
+quick = "mine"
+"claude-so*" = "mine"
+
+[provider.local]
+base_url = "http://127.0.0.1:1/v1"
+key = "env:NOT_SET"
+
+[[account]]
+provider = "glm"
+name = "second"
+key = "env:GLM_SECOND"
+priority = 2
+
+[[account]]
+provider = "glm"
+name = "first"
+key = "env:GLM_FIRST"
+priority = 1
+"""
+
+
+@pytest.fixture
+def house(home: Home) -> Home:
+    home.settings(SETTINGS)
+    models = ["glm/a", "ds/b", "cc/c", "inner", "glmm/d", "local/e", "glm/a", "panel"]
+    home.combo("mine", {"models": models})
+    home.combo("inner", {"models": ["demo/assistant"], "strategy": "priority"})
+    home.env = {"GLM_FIRST": CANARY, "GLM_SECOND": CANARY}
+    return home
+
+
+def entries(home: Home, *args: str) -> dict[str, dict[str, Any]]:
+    """The first entry of each model."""
+    found = home.json("explain", *args)["entries"]
+    assert [entry["place"] for entry in found] == list(range(1, len(found) + 1))
+    return {entry["model"]: entry for entry in reversed(found)}
+
+
+def test_the_entries_in_order_with_their_accounts(house: Home) -> None:
+    found = house.json("explain", "mine")
+    models = [entry["model"] for entry in found["entries"]]
+    assert models == [
+        "glm/a", "ds/b", "cc/c", "demo/assistant", "glmm/d", "local/e", "glm/a", "panel",
+    ]  # fmt: skip
+    assert found["entries"][0] == {
+        "place": 1,
+        "model": "glm/a",
+        "combo": "mine",
+        "reason": "as listed",
+        "provider": "glm",
+        "lane": "native",
+        "accounts": [{"name": "first", "fault": None}, {"name": "second", "fault": None}],
+        "skip": None,
+        "detail": "",
+    }
+    assert found["sendable"] is True
+    assert found["kind"] == "combo"
+    assert found["source"] == str(house.path / "combos" / "mine.json")
+
+
+@pytest.mark.parametrize(
+    ("model", "skip", "detail"),
+    [
+        ("ds/b", "no account", "set DEEPSEEK_API_KEY"),
+        ("cc/c", "needs translation", ""),
+        ("glmm/d", "unknown provider", ""),
+        ("panel", "not built", "the combo 'panel' uses fusion"),
+        ("demo/assistant", None, ""),
+    ],
+)
+def test_why_an_entry_is_skipped(house: Home, model: str, skip: str | None, detail: str) -> None:
+    entry = entries(house, "mine")[model]
+    assert entry["skip"] == skip
+    assert entry["detail"].startswith(detail)
+
+
+def test_a_repeated_entry_is_tried_once(house: Home) -> None:
+    assert house.json("explain", "mine")["entries"][6]["skip"] == "already tried"
+
+
+def test_an_account_whose_credential_is_missing(house: Home) -> None:
+    fault = "the environment variable NOT_SET is not set"
+    assert entries(house, "mine")["local/e"]["accounts"] == [{"name": "default", "fault": fault}]
+    assert house.json("explain", "local/e")["sendable"] is False
+    assert "Nothing can be sent" in house.run("explain", "local/e").stdout
+
+
+def test_a_nested_combo_is_opened_up(house: Home) -> None:
+    entry = entries(house, "mine")["demo/assistant"]
+    assert entry["combo"] == "inner"
+    assert entry["lane"] == "demo"
+
+
+def test_the_dialect_decides_the_lane(house: Home) -> None:
+    entry = entries(house, "mine", "--dialect", "messages")["cc/c"]
+    assert entry["skip"] == "no account"
+    assert entry["lane"] == "native"
+    assert entries(house, "mine", "--dialect", "messages")["local/e"]["skip"] == "needs translation"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "combo"),
+    [
+        ("mine", "combo", "mine"),
+        ("combo/mine", "combo", "mine"),
+        ("quick", "alias", "mine"),
+        ("claude-sonnet-4", "alias", "mine"),
+        ("claude-mine", "claude-name", "mine"),
+        ("fusion-panel", "alias", "panel"),
+        ("glm/a", "model", None),
+    ],
+)
+def test_by_which_rule_a_name_is_found(
+    house: Home, name: str, kind: str, combo: str | None
+) -> None:
+    found = house.json("explain", name)
+    assert (found["kind"], found["combo"]) == (kind, combo)
+    assert house.run("explain", name).stdout.startswith(f"{name}: ")
+
+
+def test_what_is_not_built_is_said(house: Home) -> None:
+    assert "uses fusion" in house.json("explain", "panel")["not_built"]
+    assert "501" in house.run("explain", "panel").stdout
+    house.combo("guarded", {"models": ["demo/a"], "streamGuard": "full"})
+    assert house.json("explain", "guarded")["not_built"] is None
+    assert "streamGuard" in house.json("explain", "guarded", "--stream")["not_built"]
+
+
+@pytest.mark.parametrize(
+    ("name", "near"), [("mnie", "'mine'"), ("gml/x", "'glm/"), ("nothing-like-it", "")]
+)
+def test_an_unknown_name_is_exit_code_1(house: Home, name: str, near: str) -> None:
+    result = house.run("explain", name)
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert f"Unknown model '{name}'" in result.stderr
+    assert near in result.stderr
+
+
+def test_the_table(house: Home) -> None:
+    lines = house.run("explain", "mine").stdout.splitlines()
+    assert lines[0].endswith("mine.json); chat, not streamed")
+    assert lines[2].split() == ["#", "MODEL", "COMBO", "LANE", "ACCOUNTS", "WHY"]
+    assert lines[3].split() == "1 glm/a mine native first, second as listed".split()

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from krouter.headers import to_caller, to_provider
+
+PASSED = [
+    ("user-agent", "claude-cli/2.1"),
+    ("accept", "text/event-stream"),
+    ("content-type", "application/json"),
+    ("anthropic-version", "2023-06-01"),
+    ("anthropic-beta", "a,b"),
+    ("anthropic-beta", "c"),
+    ("x-claude-code-session-id", "s"),
+    ("x-stainless-retry-count", "1"),
+    ("x-app", "cli"),
+    ("session-id", "t"),
+    ("idempotency-key", "k"),
+    ("openai-organization", "org"),
+    ("x-anything", "é"),
+]
+
+
+def test_a_callers_headers_pass_in_their_order() -> None:
+    assert to_provider(PASSED) == PASSED
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding"),
+        *("upgrade", "expect", "host", "content-length", "cookie", "accept-encoding"),
+        *("authorization", "proxy-authorization", "x-api-key", "x-goog-api-key", "api-key"),
+        *("x-krouter-key", "x-krouter-anything"),
+    ],
+)
+def test_what_is_between_caller_and_krouter_stays_there(name: str) -> None:
+    assert to_provider([(name, "v"), *PASSED]) == PASSED
+
+
+def test_headers_named_by_connection_are_one_hops_own() -> None:
+    named = [
+        ("connection", "X-Hop, close"),
+        ("x-hop", "1"),
+        ("connection", "x-more"),
+        ("x-more", "1"),
+    ]
+    assert to_provider([*named, *PASSED]) == PASSED
+    assert to_caller([("Connection", "X-Hop"), ("X-Hop", "1"), ("A", "1")], None) == [("a", "1")]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("Connection", "Keep-Alive", "Transfer-Encoding", "Upgrade", "Trailer", "Content-Length"),
+        *("Content-Encoding", "Set-Cookie", "Retry-After", "retry-after-ms", "X-Should-Retry"),
+        *("x-ratelimit-limit-requests", "Anthropic-Ratelimit-Tokens-Reset", "RateLimit"),
+        *("ratelimit-reset", "Proxy-Authenticate", "X-Krouter-Model"),
+        *("Access-Control-Allow-Origin", "access-control-allow-credentials"),
+    ],
+)
+def test_what_is_between_krouter_and_provider_stays_there(name: str) -> None:
+    assert to_caller([(name, "v"), ("X-Request-Id", "r")], None) == [("x-request-id", "r")]
+
+
+def test_a_providers_headers_pass_but_for_one_that_quotes_the_key() -> None:
+    headers = [
+        ("Content-Type", "text/event-stream"),
+        ("x-codex-turn-state", "t"),
+        ("X-Echo", "a k1 b"),
+    ]
+    assert to_caller(headers, "k1") == [
+        ("content-type", "text/event-stream"),
+        ("x-codex-turn-state", "t"),
+    ]
+    assert len(to_caller(headers, "")) == len(to_caller(headers, None)) == 3

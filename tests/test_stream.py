@@ -1,0 +1,419 @@
+from __future__ import annotations
+
+import asyncio
+import selectors
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from krouter.body import Body
+from krouter.dialects import get
+from krouter.dialects.base import Tracker
+from krouter.errors import Fault
+from krouter.stream import DRAIN_SECONDS, MOST_IDLE, Relay, Silence, Watchdog
+from krouter.wire import Headers, WireError
+
+T = TypeVar("T")
+
+
+class Jump(selectors.SelectSelector):
+    """Waits for nothing: time passes at once."""
+
+    now = 1000.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        ready = super().select(0)
+        if not ready and timeout is None:
+            raise RuntimeError("nothing is left to wait for")
+        if not ready:
+            self.now += max(timeout or 0.0, 1e-6)
+        return ready
+
+
+class Loop(asyncio.SelectorEventLoop):
+    def __init__(self) -> None:
+        self._jump = Jump()
+        super().__init__(self._jump)
+
+    def time(self) -> float:
+        return self._jump.now
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    with asyncio.Runner(loop_factory=Loop) as runner:
+        return runner.run(main)
+
+
+def now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+class Reply:
+    """A reply whose body is bytes, seconds of silence and errors, in turn."""
+
+    def __init__(self, *steps: bytes | float | Exception) -> None:
+        self.status = 200
+        self.headers: Headers = []
+        self.left = list(steps)
+        self.closed = False
+        self.cancelled = 0
+
+    async def chunk(self) -> bytes:
+        while self.left:
+            step = self.left.pop(0)
+            if isinstance(step, bytes):
+                return step
+            if isinstance(step, Exception):
+                raise step
+            await self._wait(step)
+        return b""
+
+    async def _wait(self, seconds: float) -> None:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+
+    async def read(self, limit: int) -> bytes:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self.closed = True
+
+
+FOREVER = 1e9
+CHAT = get("chat")
+HI = b'data: {"choices":[{"index":0,"delta":{"content":"hi"}}]}\n\n'
+STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+ERROR = b'data: {"error":{"message":"key sk-1 is bad"}}\n\n'
+
+
+def tracker() -> Tracker:
+    return CHAT.tracker(Body.parse(b'{"model":"m","messages":[]}'), None)
+
+
+def relay(reply: Reply, stall: float | None = 60, secret: str | None = None) -> Relay:
+    made = Relay(reply, tracker(), stall, secret)
+    made.closing = lambda: b"<end>"
+    return made
+
+
+async def rest(relay: Relay) -> list[bytes]:
+    pieces = []
+    while piece := await relay.next():
+        pieces.append(piece)
+    return pieces
+
+
+async def prime(
+    relay: Relay, until: Callable[[Tracker], bool] = lambda tracker: tracker.started
+) -> int:
+    """How often the first byte was told of."""
+    told: list[None] = []
+    await relay.prime(lambda: told.append(None), until)
+    return len(told)
+
+
+async def wait_each(watchdog: Watchdog, *waits: float) -> None:
+    for seconds in waits:
+        reply = Reply(seconds, b"x")
+        assert await watchdog.wait(reply.chunk) == b"x"
+
+
+def test_only_silence_within_a_wait_counts() -> None:
+    async def test() -> None:
+        watchdog = Watchdog(10)
+        await wait_each(watchdog, 0, 9.9, 9.9, 9.9, 0)
+        await asyncio.sleep(50)
+        await wait_each(watchdog, 9.9, 5, 9.9)
+        watchdog.stop()
+
+    run(test())
+
+
+@pytest.mark.parametrize("before", [(), (9,), (5, 9.5), (0, 0, 1)])
+def test_silence_ends_a_wait_on_time(before: tuple[float, ...]) -> None:
+    async def test() -> None:
+        watchdog = Watchdog(10)
+        await wait_each(watchdog, *before)
+        began = now()
+        with pytest.raises(Silence):
+            await watchdog.wait(Reply(FOREVER).chunk)
+        assert now() - began == pytest.approx(10, abs=1e-4)
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
+
+    run(test())
+
+
+def test_a_watchdog_without_a_limit_lets_wait() -> None:
+    async def test() -> None:
+        await wait_each(Watchdog(None), 1e6)
+
+    run(test())
+
+
+def test_the_callers_cancellation_is_not_silence() -> None:
+    async def test() -> None:
+        reply = Reply(FOREVER)
+        waiting = asyncio.create_task(Watchdog(60).wait(reply.chunk))
+        await asyncio.sleep(1)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        assert (waiting.cancelled(), reply.cancelled) == (True, 1)
+
+    run(test())
+
+
+def test_the_callers_cancellation_wins_over_silence_at_the_same_moment() -> None:
+    async def test() -> None:
+        waiting = asyncio.create_task(Watchdog(10).wait(Reply(FOREVER).chunk))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_at(now() + 10, waiting.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    run(test())
+
+
+def test_a_timeout_around_a_wait_is_not_silence() -> None:
+    async def test() -> None:
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(5):
+                await Watchdog(10).wait(Reply(FOREVER).chunk)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(10):
+                await Watchdog(10).wait(Reply(FOREVER).chunk)
+
+    run(test())
+
+
+def test_a_stopped_watchdog_cancels_nobody() -> None:
+    async def test() -> None:
+        watchdog = Watchdog(10)
+        await wait_each(watchdog, 1)
+        watchdog.stop()
+        watchdog.stop()
+        await asyncio.sleep(100)
+
+    run(test())
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_stream_passes_byte_for_byte(size: int) -> None:
+    async def test() -> None:
+        raw = b": a\n\n" + HI + HI + STOP + b": b\r\n\r\n" + DONE
+        live = relay(Reply(*(raw[i : i + size] for i in range(0, len(raw), size))))
+        assert await prime(live) == 1
+        assert b"".join(await rest(live)) == raw + b"<end>"
+        assert (live.over, live.broken, live.fault) == (True, False, None)
+        live.close()
+
+    run(test())
+
+
+def test_priming_waits_for_an_event_and_keeps_what_came_before() -> None:
+    async def test() -> None:
+        reply = Reply(b": a\n\n", 5.0, b": b\n\n", 5.0, HI, STOP)
+        live = relay(reply)
+        assert await prime(live) == 1
+        assert reply.left == [STOP]
+        assert await live.next() == b": a\n\n: b\n\n" + HI
+
+    run(test())
+
+
+def test_silence_before_the_first_byte_is_not_this_watchdogs() -> None:
+    async def test() -> None:
+        live = relay(Reply(1000.0, HI, STOP), stall=10)
+        assert await prime(live) == 1
+        assert (live.primed, live.fault) == (True, None)
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("tail", "passed"), [(DONE[:-2], True), (STOP[:-1], True), (STOP[:-9], False), (b": c", False)]
+)
+def test_an_event_without_its_blank_line_passes_if_it_is_whole(tail: bytes, passed: bool) -> None:
+    async def test() -> None:
+        live = relay(Reply(HI, STOP, tail))
+        await prime(live)
+        out = b"".join(await rest(live)).removesuffix(b"<end>")
+        assert out == HI + STOP + (tail.rstrip() + b"\n\n" if passed else b"")
+
+    run(test())
+
+
+def test_priming_until_content() -> None:
+    async def test() -> None:
+        role = b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'
+        reply = Reply(role, HI, STOP)
+        live = relay(reply)
+        await prime(live, lambda tracker: tracker.has_content)
+        assert reply.left == [STOP]
+        assert await live.next() == role + HI
+
+    run(test())
+
+
+def test_comments_while_waiting_are_bounded() -> None:
+    async def test() -> None:
+        comment = b":" + b"x" * 1021 + b"\n\n"
+        live = relay(Reply(*([comment, 1.0] * 1000), HI, comment, STOP))
+        await prime(live)
+        first = await live.next()
+        assert first == comment * (MOST_IDLE // 1024) + HI
+        assert await live.next() == comment
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault", "out"),
+    [
+        ((WireError(Fault.CUT, "gone"),), Fault.CUT, []),
+        ((b": a\n\n", FOREVER), Fault.TIMEOUT, [b": a\n\n"]),
+        ((), None, []),
+        ((b": a\n\n",), None, [b": a\n\n"]),
+        ((HI, WireError(Fault.CUT, "gone")), Fault.CUT, [HI]),
+        ((HI + HI[:9], WireError(Fault.CUT, "gone")), Fault.CUT, [HI]),
+        ((HI, 59.0, HI, FOREVER), Fault.TIMEOUT, [HI, HI]),
+        ((HI, HI[:9]), None, [HI]),
+        ((HI, b"data: " + b"x" * (65 << 20)), Fault.GARBAGE, [HI]),
+    ],
+)
+def test_a_broken_stream_ends_with_what_closing_says(
+    steps: tuple[bytes | float | Exception, ...], fault: Fault | None, out: list[bytes]
+) -> None:
+    async def test() -> None:
+        live = relay(Reply(*steps))
+        await prime(live)
+        assert await rest(live) == [*out, b"<end>"]
+        assert (live.fault, live.broken, await live.next()) == (fault, True, b"")
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    "steps", [(HI, STOP, WireError(Fault.CUT)), (HI, STOP, FOREVER), (HI, STOP), (HI, STOP + DONE)]
+)
+def test_a_stream_with_its_proper_end_is_not_broken(steps: tuple[Any, ...]) -> None:
+    async def test() -> None:
+        live = relay(Reply(*steps))
+        await prime(live)
+        assert (await rest(live))[-1] == b"<end>"
+        assert (live.over, live.broken) == (True, False)
+
+    run(test())
+
+
+def test_nothing_is_passed_after_the_end() -> None:
+    async def test() -> None:
+        live = relay(Reply(HI + STOP + DONE + HI, HI))
+        await prime(live)
+        assert await rest(live) == [HI + STOP + DONE, b"<end>"]
+
+    run(test())
+
+
+def test_the_providers_own_error_passes_without_the_credential() -> None:
+    async def test() -> None:
+        live = relay(Reply(HI, ERROR), secret="sk-1")
+        await prime(live)
+        assert await rest(live) == [HI, ERROR.replace(b"sk-1", b"[credential]"), b"<end>"]
+        assert (live.over, live.broken) == (True, False)
+
+    run(test())
+
+
+def test_a_caller_that_leaves_is_seen_in_next() -> None:
+    async def test() -> None:
+        live = relay(Reply(HI, FOREVER))
+        await prime(live)
+        reading = asyncio.create_task(rest(live))
+        await asyncio.sleep(1)
+        reading.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await reading
+        assert live.fault is None
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("after", "waited", "left"),
+    [((), 0, 0), ((0.1, b"more", 0.1), 0.2, 0), ((FOREVER, b"x"), DRAIN_SECONDS, 1)],
+)
+def test_drain_waits_a_bounded_moment_for_the_end(
+    after: tuple[Any, ...], waited: float, left: int
+) -> None:
+    async def test() -> None:
+        reply = Reply(HI + STOP + DONE, *after)
+        live = relay(reply)
+        await prime(live)
+        await rest(live)
+        began = now()
+        await live.drain()
+        assert now() - began == pytest.approx(waited, abs=1e-4)
+        assert len(reply.left) == left
+        live.close()
+        assert reply.closed
+
+    run(test())
+
+
+def test_drain_of_an_endless_reply_is_bounded() -> None:
+    async def test() -> None:
+        reply = Reply(HI + STOP + DONE, *([0.2, b"x"] * 100))
+        live = relay(reply)
+        await prime(live)
+        await rest(live)
+        began = now()
+        await live.drain()
+        assert now() - began == pytest.approx(DRAIN_SECONDS, abs=1e-4)
+
+    run(test())
+
+
+@pytest.mark.parametrize("error", [WireError(Fault.CUT), None])
+def test_drain_asks_nothing_of_a_reply_that_broke_or_ended(error: Exception | None) -> None:
+    async def test() -> None:
+        reply = Reply(HI, *([error] if error else []))
+        live = relay(reply)
+        await prime(live)
+        await rest(live)
+        reply.left = [FOREVER]
+        await live.drain()
+        assert reply.left == [FOREVER]
+
+    run(test())
+
+
+def test_an_error_while_draining_is_nobodys_concern() -> None:
+    async def test() -> None:
+        live = relay(Reply(HI + STOP + DONE, WireError(Fault.CUT)))
+        await prime(live)
+        await rest(live)
+        await live.drain()
+
+    run(test())
+
+
+def test_a_cancelled_drain_is_cancelled() -> None:
+    async def test() -> None:
+        live = relay(Reply(HI + STOP + DONE, FOREVER))
+        await prime(live)
+        await rest(live)
+        draining = asyncio.create_task(live.drain())
+        await asyncio.sleep(0.1)
+        draining.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await draining
+
+    run(test())
