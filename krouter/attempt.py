@@ -11,6 +11,7 @@ from typing import Any
 from krouter.adapter import Adapter, Call, Target
 from krouter.answer import Answer
 from krouter.board import Board, Ticket
+from krouter.body import Body
 from krouter.dialects.base import Kind, Tracker
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
 from krouter.errortext import read_error
@@ -149,7 +150,7 @@ class Trial:
             asyncio.timeout(timeouts.first_byte) as first_byte,
         ):
             reply = await self.lane.send(self.call, self.target, self.wire)
-            tracker = self.call.dialect.tracker(self.call.body, self.rename)
+            tracker = self.call.dialect.tracker(self._asked(), self.rename)
             relay = Relay(reply, tracker, timeouts.stall, self.target.secret)
             try:
                 outcome = await self._primed(reply, relay, lambda: first_byte.reschedule(None))
@@ -159,6 +160,11 @@ class Trial:
         if isinstance(outcome, Failed):
             relay.close()
         return outcome
+
+    def _asked(self) -> Body:
+        """The body as its entry's parameters have it: they may set `n` or ask for usage."""
+        body, params = self.call.body, self.target.params
+        return Body.parse(body.edited(params)) if params else body
 
     async def _primed(
         self, reply: Incoming, relay: Relay, arrived: Callable[[], None]

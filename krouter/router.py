@@ -24,6 +24,7 @@ from krouter.walk import Walk
 
 SHIPPED_ALIASES: Mapping[str, str] = {"fusion-panel": "panel"}
 KEPT_ROUTES = 1000
+LONGEST_NAME = 300
 
 
 FoundBy = Literal["combo", "alias", "claude-name", "model"]
@@ -72,8 +73,8 @@ def aliased(name: str, aliases: Mapping[str, str]) -> str | None:
 
 
 def _direct(target: str, asked: str, world: World) -> Destination:
-    _, slash, model = target.partition("/")
-    if slash and model and known_provider(target, world):
+    _, _, model = target.partition("/")
+    if model and len(target) <= LONGEST_NAME and known_provider(target, world):
         return Destination(_single(target), "model" if target == asked else "alias", direct=True)
     raise UnknownModel(_unknown(target, asked, world))
 
@@ -84,6 +85,8 @@ def known_provider(model: str, world: World) -> bool:
 
 
 def _unknown(target: str, asked: str, world: World) -> str:
+    if len(asked) > LONGEST_NAME:
+        return f"Unknown model {asked[:50]!r}...: a name has at most {LONGEST_NAME} characters."
     usable = (name for name in entries(world.combos) if known_provider(name, world))
     known = [*world.combos, *world.settings.aliases, *usable]
     via = "" if target == asked else f" (an alias for {target!r})"
@@ -107,7 +110,7 @@ def entries(combos: Mapping[str, Combo]) -> Iterator[str]:
 
 @lru_cache(maxsize=1024)
 def _single(model: str) -> Combo:
-    return Combo.model_construct(name="direct", models=(Entry(model=model),))
+    return Combo.model_construct(name="direct", models=(Entry.model_construct(model=model),))
 
 
 class Router:

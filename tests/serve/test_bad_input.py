@@ -41,6 +41,7 @@ BODIES: list[tuple[str, bytes, int, str]] = [
     ("unknown", b'{"model": "dmeo", "messages": []}', 404, "Did you mean 'demo'?"),
     ("unknown provider", b'{"model": "glmm/x", "messages": []}', 404, "'glm/'"),
     ("no model part", b'{"model": "glm/", "messages": []}', 404, "Unknown model 'glm/'"),
+    ("long name", b'{"model": "glm/' + b"a" * 9999 + b'", "messages": []}', 404, "at most 300"),
     ("path trick", b'{"model": "../../etc/passwd", "messages": []}', 404, "Unknown model"),
     ("too large", b'{"model": "demo", "x": "' + b"a" * (1 << 20) + b'"}', 413, "1 MiB"),
 ]
