@@ -73,7 +73,14 @@ class HttpReply:
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
+            if arrived := self._arrived():
+                return arrived
             raise WireError(Fault.CUT, _told(error)) from None
+
+    def _arrived(self) -> bytes:
+        """What had come before the connection broke, which aiohttp keeps but gives to nobody."""
+        content = self._response.content
+        return content._read_nowait(-1) if content._buffer else b""
 
     async def read(self, limit: int) -> bytes:
         parts, size = [], 0

@@ -313,3 +313,16 @@ def test_a_wire_may_be_closed_twice_and_used_again() -> None:
             await wire.close()
 
     run(test)
+
+
+def test_what_arrived_before_a_break_can_still_be_read() -> None:
+    async def test(wire: HttpWire) -> None:
+        async with serving(Peer(CHUNKED)) as url:
+            reply = await ask(wire, url)
+            while wire._reading:  # until the end of the connection has been noticed
+                await asyncio.sleep(0)
+            assert await reply.chunk() == b"hello"
+            assert (await fault(reply.chunk())).fault is Fault.CUT
+            reply.close()
+
+    run(test)
