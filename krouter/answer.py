@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,14 +27,13 @@ class Answer:
     on_close: Callable[[], None] = field(default=lambda: None)
 
     async def close(self) -> None:
-        self.on_close()
-        if self.relay is None:
-            return
         try:
-            if self.relay.tracker.complete:
+            self.on_close()
+            if self.relay is not None and self.relay.tracker.complete:
                 await self.relay.drain()
         finally:
-            self.relay.close()
+            if self.relay is not None:
+                self.relay.close()
 
 
 def error_answer(
@@ -60,3 +60,8 @@ def stamps(route: Route) -> Headers:
     if trail := route.trail():
         headers.append(("x-krouter-tried", trail))
     return headers
+
+
+def described(error: Exception) -> tuple[str, str]:
+    """The kind of an error and where it was raised; its own text may quote a credential."""
+    return type(error).__name__, "".join(traceback.format_tb(error.__traceback__))

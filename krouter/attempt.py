@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from krouter.adapter import Adapter, Call, Target
-from krouter.answer import Answer
+from krouter.answer import Answer, described
 from krouter.board import Board, Ticket
 from krouter.body import Body
 from krouter.dialects.base import Kind, Tracker
@@ -99,7 +98,7 @@ class Trial:
         except TimeoutError:
             return self._timed_out(total.expired())
         except Exception as error:  # a fault of ours must not cost the caller the other entries
-            _log.exception("the %s lane failed", self.lane.name)
+            _log.error("the %s lane failed with %s\n%s", self.lane.name, *described(error))
             return self._failed(Fault.GARBAGE, f"krouter failed with {type(error).__name__}")
 
     def _timed_out(self, total_spent: bool) -> Failed:
@@ -109,12 +108,12 @@ class Trial:
         return failed
 
     async def _whole(self) -> Answer | Failed:
-        async with asyncio.timeout(self.limits.attempt):
+        async with asyncio.timeout(self.limits.attempt) as timer:
             reply = await self.lane.send(self.call, self.target, self.wire)
             try:
                 self._first_byte()
                 if not 200 <= reply.status < 300:
-                    return await self._refused(reply)
+                    return await self._refused(reply, timer)
                 raw = await reply.read(MOST_REPLY)
             finally:
                 reply.close()
@@ -145,19 +144,21 @@ class Trial:
     async def _stream(self) -> Answer | Failed:
         timeouts = self.limits.timeouts
         async with (
-            asyncio.timeout(self.limits.attempt),
-            asyncio.timeout(timeouts.first_token),
+            asyncio.timeout(self.limits.attempt) as attempt,
+            asyncio.timeout(timeouts.first_token) as first_token,
             asyncio.timeout(timeouts.first_byte) as first_byte,
         ):
             reply = await self.lane.send(self.call, self.target, self.wire)
             tracker = self.call.dialect.tracker(self._asked(), self.rename)
             relay = Relay(reply, tracker, timeouts.stall, self.target.secret)
             try:
-                outcome = await self._primed(reply, relay, lambda: first_byte.reschedule(None))
+                outcome = await self._primed(reply, relay, first_byte, first_token, attempt)
             except BaseException:
+                self.note.usage = tracker.usage
                 relay.close()
                 raise
         if isinstance(outcome, Failed):
+            self.note.usage = self.note.usage or tracker.usage
             relay.close()
         return outcome
 
@@ -167,16 +168,16 @@ class Trial:
         return Body.parse(body.edited(params)) if params else body
 
     async def _primed(
-        self, reply: Incoming, relay: Relay, arrived: Callable[[], None]
+        self, reply: Incoming, relay: Relay, first: asyncio.Timeout, *others: asyncio.Timeout
     ) -> Answer | Failed:
         if not 200 <= reply.status < 300:
             self._first_byte()
-            return await self._refused(reply)
+            return await self._refused(reply, first, *others)
         if _is_json(reply.headers):
             return await self._not_streamed(reply)
 
         def first_byte() -> None:
-            arrived()
+            first.reschedule(None)
             self._first_byte()
 
         wants_content = self.limits.timeouts.first_token is not None
@@ -188,6 +189,7 @@ class Trial:
         raw = await reply.read(MOST_ERROR)
         self._first_byte()
         reading = self.call.dialect.read_reply(raw)
+        self.note.usage = reading.usage
         if reading.kind is Kind.ERROR:
             return self._failed_inside(reading.error)
         return self._failed(Fault.GARBAGE, "JSON in place of an event stream")
@@ -233,12 +235,15 @@ class Trial:
             self._caller_gone()
         self.board.end(self.ticket)
 
-    async def _refused(self, reply: Incoming) -> Failed:
+    async def _refused(self, reply: Incoming, *timers: asyncio.Timeout) -> Failed:
+        """The status has come, and it is what counts: the attempt's own limits end here."""
+        for timer in timers:
+            timer.reschedule(None)
         try:
             async with asyncio.timeout(ERROR_SECONDS):
                 raw = await reply.read(MOST_ERROR)
         except (WireError, TimeoutError):
-            raw = b""  # the status has come, and it is what counts
+            raw = b""
         return self._failed_with(reply.status, reply.headers, raw)
 
     def _failed_with(self, status: int | None, headers: Headers, raw: bytes) -> Failed:

@@ -191,6 +191,11 @@ class Board:
         if lock is not None and lock.failure is Failure.NOT_SIGNED_IN:
             del self._locks[key]
 
+    def forget(self, provider: str, account: str) -> None:
+        """Clears every lock of an account, whose credential has been replaced."""
+        for key in [key for key in self._locks if key[:2] == (provider, account)]:
+            del self._locks[key]
+
     def has_room(self, provider: str, account: str, limit: int | None) -> bool:
         return limit is None or self._in_flight.get((provider, account), 0) < limit
 

@@ -111,16 +111,23 @@ def _opened(
 ) -> Iterator[Leaf]:
     plan = nest[-1]
     timeouts = merged(base, plan.combo.timeouts)
+    inner_total = _nested_total(nest)
     for place, step in enumerate(plan.steps, 1):
         entry, is_last = step.entry, last and place == len(plan.steps)
         within = merged(timeouts, entry.timeouts)
-        bounds = (*own, entry.timeouts) if entry.timeouts else own
+        bounds = (*own, *filter(None, (inner_total, entry.timeouts)))
         nested = reference(entry.model)
         inner = nested and _nested_plan(nested, world, stream, len(nest))
         if isinstance(inner, Plan):
             yield from _opened((*nest, inner), world, stream, within, bounds, is_last)
         else:
             yield Leaf(entry, step.reason, nest, within, bounds, is_last, inner or None)
+
+
+def _nested_total(nest: tuple[Plan, ...]) -> ComboTimeouts | None:
+    """The outermost combo's total bounds the whole walk, a nested one's each of its attempts."""
+    own = nest[-1].combo.timeouts
+    return ComboTimeouts(total=own.total) if len(nest) > 1 and own and own.total else None
 
 
 def _nested_plan(name: str, world: World, stream: bool, level: int) -> Plan | Problem:

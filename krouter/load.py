@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from krouter.accounts import Account, collect_accounts
 from krouter.adapter import load_lanes, load_rows
+from krouter.answer import described
 from krouter.board import Board
 from krouter.combostore import ComboStore
 from krouter.keys import KeyRing
@@ -22,6 +24,8 @@ from krouter.router import Router
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
 from krouter.wire import Wire
+
+_log = logging.getLogger("krouter")
 
 WATCH_SECONDS = 0.5
 """How often the files are looked at for changes."""
@@ -71,13 +75,14 @@ class House:
         self._log = log
         self._required = required
         self._stamp = _stamp(paths.config)
+        self._vanished = self._stamp is None
         self._config = load_config(paths, env, required=required)
         self._config_problems: tuple[Problem, ...] = ()
-        self._store = open_combos(paths)
+        self.store = open_combos(paths)
         self._secrets = Secrets(env, folder=paths.home)
         self.keys = KeyRing(paths.keys)
         self.router = Router(self._world(Board(now), wire))
-        for problem in self._store.problems:
+        for problem in self.store.problems:
             log("CONFIG", str(problem))
 
     def _world(self, board: Board, wire: Wire) -> World:
@@ -86,7 +91,7 @@ class House:
             settings=config.settings,
             registry=config.registry,
             accounts=config.accounts,
-            combos=self._store.combos,
+            combos=self.store.combos,
             board=board,
             secrets=self._secrets,
             lanes=load_lanes(),
@@ -97,7 +102,7 @@ class House:
     @property
     def problems(self) -> list[str]:
         """What is wrong with the files as they are now."""
-        found = [*self._config_problems, *self._store.problems]
+        found = [*self._config_problems, *self.store.problems]
         texts = [str(problem) for problem in found if problem.level == "error"]
         return texts + ([self.keys.problem] if self.keys.problem else [])
 
@@ -105,18 +110,36 @@ class House:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
         `problems`."""
         settings_changed = self._refresh_config()
-        changes = self._store.refresh()
+        changes = self.store.refresh()
         for problem in changes.problems if changes else ():
             self._log("CONFIG", str(problem))
         if not (settings_changed or changes):
             return False
-        world = self.router.world
-        self.router.reload(self._world(world.board, world.wire))
-        self._log("CONFIG", f"reloaded: {len(self._store.combos)} combos")
+        self._follow()
+        self._log("CONFIG", f"reloaded: {len(self.store.combos)} combos")
         return True
+
+    def _follow(self) -> None:
+        """Takes what has been read; a changed credential starts without the old one's locks."""
+        world, config = self.router.world, self._config
+        for name, accounts in config.accounts.items():
+            for account in set(world.accounts.get(name, ())) - set(accounts):
+                world.board.forget(account.provider, account.name)
+        self.router.reload(
+            replace(
+                world,
+                settings=config.settings,
+                registry=config.registry,
+                accounts=config.accounts,
+                combos=self.store.combos,
+            )
+        )
 
     def _refresh_config(self) -> bool:
         stamp = _stamp(self.paths.config)
+        vanished, self._vanished = self._vanished, stamp is None
+        if stamp is None and not vanished:
+            return False  # an editor may be putting a new file in its place
         if stamp == self._stamp:
             return False
         self._stamp = stamp
@@ -134,12 +157,15 @@ class House:
         """Follows the files until cancelled. Reading them stays off the event loop."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
-            await asyncio.to_thread(self.refresh)
+            try:
+                await asyncio.to_thread(self.refresh)
+            except Exception as error:  # whatever it was, the next edit must be seen
+                _log.error("following the files failed with %s\n%s", *described(error))
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> tuple[int, ...] | None:
     try:
         stat = path.stat()
     except OSError:
         return None
-    return stat.st_mtime_ns, stat.st_size
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino

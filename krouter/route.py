@@ -26,7 +26,7 @@ class Skip(StrEnum):
     NEEDS_TRANSLATION = "needs translation"
     UNKNOWN_PROVIDER = "unknown provider"
     NESTED_TOO_DEEPLY = "nested too deeply"
-    ALREADY_TRIED = "already tried"
+    ALREADY_TRIED = "listed before"
     SMALLER_WINDOW = "window not larger"
     COMBO_ENDED = "its combo returned a refusal"
     NO_TIME = "no time left"

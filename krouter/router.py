@@ -8,7 +8,7 @@ import secrets as entropy
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
@@ -125,9 +125,7 @@ class Router:
         self._new_id = new_id
 
     def reload(self, world: World) -> None:
-        self.world = replace(
-            world, board=self.world.board, wire=self.world.wire, lanes=self.world.lanes
-        )
+        self.world = world
 
     async def answer(self, call: Call) -> Answer:
         """The answer, in the caller's dialect; errors are answers too. Its `close` must be awaited.
@@ -139,8 +137,9 @@ class Router:
         self.routes.append(route)
         try:
             answer = await self._answer(call, world, route)
-        except asyncio.CancelledError:
-            self._finish(route, Failure.CALLER_GONE)
+        except BaseException as error:
+            gone = isinstance(error, asyncio.CancelledError)
+            self._finish(route, Failure.CALLER_GONE if gone else "krouter failed")
             raise
         return self._finished(answer, route)
 

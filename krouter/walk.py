@@ -379,7 +379,8 @@ class Walk:
     def _nothing_to_send(self) -> Answer:
         skipped = [step for step in self.route.steps if isinstance(step, Skipped)]
         unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT}
-        status = 501 if all(step.reason in unbuilt for step in skipped) else 503
+        counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
+        status = 501 if all(step.reason in unbuilt for step in counted) else 503
         reasons = (
             f"{step.entry}: {step.reason}{f' ({step.detail})' if step.detail else ''}"
             for step in skipped

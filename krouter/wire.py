@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import Protocol
 
 import aiohttp
+from aiohttp.abc import AbstractResolver
 from aiohttp.http_exceptions import HttpProcessingError
 from yarl import URL
 
@@ -117,10 +118,12 @@ _NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 class HttpWire:
     """One pool of connections for all providers.
 
-    Redirects are not followed, cookies not kept, proxies and netrc of the environment not read.
+    `resolver` looks names up, by default the system's. Redirects are not followed, cookies not
+    kept, proxies and netrc of the environment not read.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, resolver: AbstractResolver | None = None) -> None:
+        self._resolver = resolver
         self._session: aiohttp.ClientSession | None = None
         self._reading: dict[asyncio.Future[None], aiohttp.ClientResponse] = {}
         """The last reply on each connection, by the future of the connection's end."""
@@ -159,7 +162,7 @@ class HttpWire:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60),
+                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=_NOT_ADDED,
                 max_line_size=65536,

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import uvloop
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 from krouter.board import Board
 from krouter.paths import resolve_paths
@@ -31,6 +32,16 @@ class Clock:
 
     def forward(self, seconds: float) -> None:
         self.now += seconds
+
+
+class Nowhere(AbstractResolver):
+    """Knows no name, and asks nobody."""
+
+    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
+        raise OSError(f"no such host: {host}")
+
+    async def close(self) -> None:
+        pass
 
 
 class Krouter:

@@ -119,7 +119,7 @@ def test_the_same_model_with_other_accounts_or_parameters_is_another_entry(
     )
     krouter.chat("daily")
     assert calls(upstream) == ["one-a m", "one-b m", "one-a m"]
-    assert skips(krouter) == ["one/m: already tried"]
+    assert skips(krouter) == ["one/m: listed before"]
 
 
 def test_a_locked_account_is_skipped_with_its_reason(start: Start, upstream: Upstream) -> None:
@@ -621,7 +621,7 @@ def test_three_levels_and_duplicates(start: Start, upstream: Upstream) -> None:
     krouter = start("middle", "combo/inner", "two/good", combos=combos)
     assert served(krouter.chat("daily")) == "two/good"
     assert calls(upstream) == ["one-a m1", "one-a m2", "one-b m2", "two-x good"]
-    assert skips(krouter) == ["one/m1: already tried"] * 2 + ["one/m2: already tried"]
+    assert skips(krouter) == ["one/m1: listed before"] * 2 + ["one/m2: already tried"]
 
 
 def test_a_nested_too_large_goes_back_to_the_caller(start: Start, upstream: Upstream) -> None:

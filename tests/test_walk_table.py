@@ -13,7 +13,8 @@ from urllib.parse import quote
 import httpx
 import pytest
 
-from tests.harness import Krouter, provider_settings
+from krouter.wire import HttpWire
+from tests.harness import Krouter, Nowhere, provider_settings
 from tests.upstream import Upstream
 
 DAY = 86_400.0
@@ -392,7 +393,11 @@ def test_row_10_no_connection(
     settings, env = provider_settings(places.get(fault, plain_server), one="a b")
     more, env_two = provider_settings(upstream.url, two="x")
     combos = {"first": {"models": ["one/bad", "two/good"]}, "only": {"models": ["one/bad"]}}
-    with Krouter(tmp_path, combos=combos, settings=settings + more, env=env | env_two) as krouter:
+    edges = {"wire": HttpWire(Nowhere())} if fault == "dns" else {}
+    home = Krouter(
+        tmp_path, combos=combos, settings=settings + more, env=env | env_two, edges=edges
+    )
+    with home as krouter:
         reply = krouter.ask(dialect, "first", is_stream(mode))
         assert reply.headers["x-krouter-model"] == "two/good"
         assert reply.headers["x-krouter-attempts"] == "3"

@@ -12,6 +12,7 @@ import pytest
 
 from krouter.errors import Fault
 from krouter.wire import AT_ONCE, HttpWire, Incoming, Outgoing, WireError
+from tests.harness import Nowhere
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"
@@ -142,9 +143,11 @@ def test_refused() -> None:
 
 
 def test_a_name_that_is_not_known() -> None:
-    async def test(wire: HttpWire) -> None:
+    async def test(_: HttpWire) -> None:
+        wire = HttpWire(Nowhere())
         told = await fault(ask(wire, "http://nonexistent.invalid/v1"))
         assert told.fault is Fault.DNS
+        await wire.close()
 
     run(test)
 

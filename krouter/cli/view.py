@@ -13,7 +13,7 @@ from krouter.combos import Combo
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
 from krouter.lineup import Leaf, World, account_problem, candidates, leaves
-from krouter.load import House, open_combos
+from krouter.load import House
 from krouter.paths import Paths
 from krouter.plan import NotBuilt, Plan, make_plan
 from krouter.providers import Provider
@@ -33,7 +33,7 @@ class View:
 def open_view(paths: Paths, *, required: bool) -> View:
     """Loads what `serve` would load. Raises ConfigError."""
     house = House(paths, os.environ, HttpWire(), required=required)
-    return View(paths, house.router.world, open_combos(paths))
+    return View(paths, house.router.world, house.store)
 
 
 @dataclass(frozen=True, slots=True)

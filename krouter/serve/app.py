@@ -16,7 +16,7 @@ from krouter.answer import error_answer
 from krouter.dialects import DIALECTS
 from krouter.dialects.base import Dialect
 from krouter.keys import KeyRing
-from krouter.router import Router, entries
+from krouter.router import Router, UnknownModel, entries, resolve
 from krouter.serve.hot import Endpoint, send_whole
 from krouter.serve.intake import (
     Gate,
@@ -56,6 +56,13 @@ class Guard:
         if not any(self._keys.match(token) for token in tokens):
             raise Refusal(401, "This is no API key of this krouter; see krouter keys list.")
 
+    def lets_in(self, headers: Headers) -> bool:
+        try:
+            self.authorize(headers)
+        except Refusal:
+            return False
+        return True
+
 
 class App:
     """Routes by path before FastAPI sees a request, for the endpoints where time counts."""
@@ -63,7 +70,7 @@ class App:
     def __init__(self, router: Router, guard: Guard, problems: Callable[[], list[str]]) -> None:
         self.router = router
         self.guard = guard
-        self.rest = build_rest(router, problems)
+        self.rest = build_rest(router, guard, problems)
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
             for dialect in DIALECTS.values()
@@ -117,9 +124,17 @@ def dialect_of(path: str, headers: Headers) -> Dialect:
     return DIALECTS["messages" if anthropic else "chat"]
 
 
-def build_rest(router: Router, problems: Callable[[], list[str]]) -> FastAPI:
+def build_rest(router: Router, guard: Guard, problems: Callable[[], list[str]]) -> FastAPI:
     """Everything but the hot endpoints."""
     app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
+    add_errors(app)
+    add_pages(app, router, guard, problems)
+    add_routes(app, router)
+    return app
+
+
+def add_errors(app: FastAPI) -> None:
+    """Errors in the dialect of whoever asks."""
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: Exception) -> Response:
@@ -134,6 +149,12 @@ def build_rest(router: Router, problems: Callable[[], list[str]]) -> FastAPI:
         body = dialect.error_body(error.status_code, message, {}, None)
         return Response(body, error.status_code, media_type="application/json")
 
+
+def add_pages(
+    app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]]
+) -> None:
+    """What is here, how it is, and which models there are."""
+
     @app.get("/", response_class=PlainTextResponse)
     async def index() -> str:
         return (
@@ -146,30 +167,36 @@ def build_rest(router: Router, problems: Callable[[], list[str]]) -> FastAPI:
         )
 
     @app.get("/health")
-    async def health() -> dict[str, Any]:
+    async def health(request: Request) -> dict[str, Any]:
+        """Anyone may ask whether krouter is well; what is wrong is told to those with a key."""
         found = problems()
-        return {
-            "status": "degraded" if found else "ok",
-            "version": __version__,
-            "combos": len(router.world.combos),
-            "in_flight": router.world.board.in_flight,
-            "problems": found,
-        }
+        shown = {"status": "degraded" if found else "ok", "version": __version__}
+        if not guard.lets_in(request_headers(request.scope)):
+            return shown
+        combos, in_flight = len(router.world.combos), router.world.board.in_flight
+        return {**shown, "combos": combos, "in_flight": in_flight, "problems": found}
 
     @app.get("/v1/models")
     async def models(request: Request) -> dict[str, Any]:
         world = router.world
         if "anthropic-version" in request.headers:
             return anthropic_models([*world.combos, *(f"claude-{name}" for name in world.combos)])
-        return openai_models(list(world.combos), list(entries(world.combos)))
+        aliases = [name for name in world.settings.aliases if not set(name) & set("*?[")]
+        return openai_models([*world.combos, *aliases], list(entries(world.combos)))
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str, request: Request) -> Response:
-        listing = await models(request)
-        for item in listing["data"]:
-            if item["id"] == name:
-                return JSONResponse(item)
-        raise HTTPException(404, f"Unknown model {name!r}.")
+        try:
+            resolve(name, router.world)
+        except UnknownModel as unknown:
+            raise HTTPException(404, str(unknown)) from None
+        anthropic = "anthropic-version" in request.headers
+        listing = anthropic_models([name]) if anthropic else openai_models([], [name])
+        return JSONResponse(listing["data"][0])
+
+
+def add_routes(app: FastAPI, router: Router) -> None:
+    """What happened to the last requests."""
 
     @app.get("/api/routes")
     async def routes(limit: int = 50) -> list[dict[str, Any]]:
@@ -182,8 +209,6 @@ def build_rest(router: Router, problems: Callable[[], list[str]]) -> FastAPI:
             if candidate.id == route_id:
                 return candidate.as_json()
         raise HTTPException(404, f"No route {route_id!r} is remembered.")
-
-    return app
 
 
 def openai_models(combos: list[str], models: list[str]) -> dict[str, Any]:

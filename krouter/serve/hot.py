@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import Callable
 
-from krouter.answer import Answer, error_answer
+from krouter.adapter import Call
+from krouter.answer import Answer, described, error_answer
 from krouter.dialects.base import Dialect
 from krouter.router import Router
 from krouter.serve.intake import (
@@ -19,6 +22,8 @@ from krouter.serve.intake import (
     request_headers,
 )
 from krouter.wire import Headers
+
+_log = logging.getLogger("krouter")
 
 
 class Hangup:
@@ -75,14 +80,23 @@ class Endpoint:
             return
         hangup = Hangup(receive)
         try:
-            await self._deliver(await self._router.answer(call), send, hangup)
+            answer = await self._answered(call)
+            with contextlib.suppress(OSError):  # the caller's socket broke
+                await self._deliver(answer, send, hangup)
         except asyncio.CancelledError:
             if not hangup.excuses():
                 raise
-        except OSError:
-            return  # the caller's socket broke while it was written to
         finally:
             hangup.stop()
+
+    async def _answered(self, call: Call) -> Answer:
+        """The answer; a fault of krouter's own is an error in the caller's dialect too."""
+        try:
+            return await self._router.answer(call)
+        except Exception as error:
+            _log.error("a request failed with %s\n%s", *described(error))
+            message = f"krouter failed with {type(error).__name__}. Its log says where."
+            return error_answer(self._dialect, 500, message)
 
     async def _deliver(self, answer: Answer, send: Send, hangup: Hangup) -> None:
         try:

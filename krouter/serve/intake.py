@@ -150,6 +150,6 @@ def parse_call(dialect: Dialect, raw: bytes, headers: Headers, query: str) -> Ca
     stream = body.value("stream")
     if stream is not None and not isinstance(stream, bool):
         raise Refusal(400, "The field 'stream' must be true or false.")
-    if not isinstance(body.value("messages"), list):
+    if bytes(memoryview(body.fields.get("messages", b""))[:1]) != b"[":
         raise Refusal(400, "The field 'messages' must be a list of messages.")
     return Call(dialect, body, headers, model, stream is True, query)

@@ -85,7 +85,7 @@ def test_why_an_entry_is_skipped(house: Home, model: str, skip: str | None, deta
 
 
 def test_a_repeated_entry_is_tried_once(house: Home) -> None:
-    assert house.json("explain", "mine")["entries"][6]["skip"] == "already tried"
+    assert house.json("explain", "mine")["entries"][6]["skip"] == "listed before"
 
 
 def test_an_account_whose_credential_is_missing(house: Home) -> None:
