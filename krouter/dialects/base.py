@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 
 from krouter.body import Body, BodyError
+from krouter.errortext import read_error, stands_for
 from krouter.sse import Event
 
 
@@ -133,6 +134,12 @@ def told_message(error: Any, raw: bytes) -> str:
     if isinstance(error, dict):
         error = error.get("message") or error.get("error")
     return error if isinstance(error, str) and error else raw.decode("utf-8", "replace")
+
+
+def error_status(raw: bytes) -> int:
+    """The HTTP status that an error inside a 200 stands for; 500 where it does not say."""
+    text, _ = read_error(raw)
+    return stands_for(text) or 500
 
 
 def as_count(value: Any) -> int:

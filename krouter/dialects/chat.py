@@ -18,6 +18,7 @@ from krouter.dialects.base import (
     Tracker,
     Usage,
     as_count,
+    error_status,
     has_text,
     read_loosely,
     rename,
@@ -56,24 +57,6 @@ _ERROR_CODES = {
     404: "model_not_found",
     413: "request_too_large",
     429: "rate_limit_exceeded",
-}
-
-# The status an error inside a 200 stands for, by the type or code it carries.
-_STATUS_OF = {
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "billing_error": 402,
-    "permission_error": 403,
-    "not_found_error": 404,
-    "model_not_found": 404,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "insufficient_quota": 429,
-    "resource_exhausted": 429,
-    "overloaded_error": 529,
-    "service_unavailable": 503,
-    "unavailable": 503,
 }
 
 
@@ -173,7 +156,7 @@ class ChatTracker:
 
     def _fail(self, error: Any, data: bytes) -> bytes | None:
         """An error event passes as it came where clients see that it is one."""
-        self.error, self.error_status = data or b"error", _status_of(error)
+        self.error, self.error_status = data or b"error", error_status(data)
         self.started = self.closed = True
         if error:
             return None
@@ -222,18 +205,6 @@ def read_usage(usage: Any) -> Usage | None:
     )
 
 
-def _status_of(error: Any) -> int:
-    """The HTTP status an error inside a 200 stands for."""
-    fields = error if isinstance(error, dict) else {}
-    code = fields.get("code")
-    if isinstance(code, str) and code.isascii() and code.isdigit():
-        code = int(code[:4])
-    if isinstance(code, int) and 400 <= code <= 599:
-        return code
-    names = (str(fields.get(key)).lower() for key in ("type", "code", "status"))
-    return next((_STATUS_OF[name] for name in names if name in _STATUS_OF), 500)
-
-
 class Chat:
     name = "chat"
     paths: tuple[str, ...] = ("/v1/chat/completions",)
@@ -260,7 +231,7 @@ class Chat:
         if reply is None:
             return Reading(Kind.GARBAGE)
         if reply.error:
-            return Reading(Kind.ERROR, error=raw, status=_status_of(reply.error))
+            return Reading(Kind.ERROR, error=raw, status=error_status(raw))
         if reply.choices is msgspec.UNSET and reply.object != "chat.completion":
             return Reading(Kind.GARBAGE)
         usage = read_usage(reply.usage)

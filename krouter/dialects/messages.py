@@ -18,6 +18,7 @@ from krouter.dialects.base import (
     Tracker,
     Usage,
     as_count,
+    error_status,
     has_text,
     read_loosely,
     rename,
@@ -39,7 +40,7 @@ _TYPE_OF = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-_STATUS_OF = {kind: status for status, kind in _TYPE_OF.items() if status != 422}
+_TYPES = frozenset(_TYPE_OF.values())
 
 
 class _Delta(msgspec.Struct):
@@ -139,7 +140,7 @@ class MessagesTracker:
     def _fail(self, error: Any, event: Event) -> bytes | None:
         """An error event passes as it came where clients see that it is one."""
         raw = event.data or b""
-        self.error, self.error_status = raw or b"error", _status_of(error)
+        self.error, self.error_status = raw or b"error", error_status(raw)
         self.started = self.closed = True
         if event.name == b"error" and isinstance(error, dict):
             return None
@@ -186,12 +187,6 @@ def read_usage(usage: Any) -> Usage | None:
     return Usage(fresh + cached + written, output, cached, written)
 
 
-def _status_of(error: Any) -> int:
-    """The HTTP status an error inside a 200 stands for."""
-    kind = error.get("type") if isinstance(error, dict) else None
-    return _STATUS_OF.get(str(kind), 500)
-
-
 class Messages:
     name = "messages"
     paths: tuple[str, ...] = ("/v1/messages",)
@@ -211,7 +206,7 @@ class Messages:
         if reply is None:
             return Reading(Kind.GARBAGE)
         if reply.type == "error" or reply.error:
-            return Reading(Kind.ERROR, error=raw, status=_status_of(reply.error))
+            return Reading(Kind.ERROR, error=raw, status=error_status(raw))
         if reply.content is None and reply.type != "message":
             return Reading(Kind.GARBAGE)
         answered = any(map(_is_block, reply.content or ())) or _is_finished(reply.stop_reason)
@@ -224,7 +219,7 @@ class Messages:
         around = told if isinstance(told, dict) else {}
         error = around.get("error")
         kind = error.get("type") if isinstance(error, dict) else None
-        if not isinstance(kind, str) or (kind not in _STATUS_OF and kind != "api_error"):
+        if not isinstance(kind, str) or (kind not in _TYPES and kind != "api_error"):
             around, error = {}, {"type": error_type(status)}
         error = {**(error or {}), "message": message, **notes}
         try:
