@@ -221,7 +221,14 @@ class Trial:
         return self.call.dialect.error_event(verdict.status, verdict.message, notes)
 
     def _stream_over(self, relay: Relay) -> None:
-        """Books how a stream ended. A caller that leaves after the proper end has its answer."""
+        """Books how a stream ended, and gives the ticket back whatever happens."""
+        try:
+            self._book(relay)
+        finally:
+            self.board.end(self.ticket)
+
+    def _book(self, relay: Relay) -> None:
+        """A caller that leaves after the proper end has its answer."""
         tracker = relay.tracker
         self.note.usage = tracker.usage
         if tracker.malformed:
@@ -233,7 +240,6 @@ class Trial:
             self._failed_with(tracker.error_status, [], tracker.error)
         elif self.note.ended is None:
             self._caller_gone()
-        self.board.end(self.ticket)
 
     async def _refused(self, reply: Incoming, *timers: asyncio.Timeout) -> Failed:
         """The status has come, and it is what counts: the attempt's own limits end here."""

@@ -149,6 +149,7 @@ def _unescaped(raw: str) -> str:
 
 _PAGE = 65_536
 _SHOWN = 300
+_READABLE = 4000  # Python refuses to read a character reference of more than 4300 digits
 _PIECES = re.compile(r"(<[a-zA-Z/!?][^<>]*>)")
 _HIDES = re.compile(r"<(/?)(head|script|style)\b", re.I)
 _TITLE = re.compile(r"<title[^<>]*>([^<>]*)", re.I)
@@ -175,7 +176,7 @@ def _visible(page: str) -> str:
     said = " ".join(_shown_pieces(page))
     if not said.strip() and (title := _TITLE.search(page)):
         said = title[1]
-    return " ".join(html.unescape(said).split())[:_SHOWN]
+    return " ".join(html.unescape(said[:_READABLE]).split())[:_SHOWN]
 
 
 def _shown_pieces(page: str) -> Iterator[str]:

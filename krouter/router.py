@@ -178,11 +178,13 @@ class Router:
         book = answer.on_close
 
         def close() -> None:
-            book()
-            attempts = route.attempts
-            refused = f"refused with {answer.status}"
-            failed = answer.status >= 400 or not attempts
-            self._finish(route, refused if failed else attempts[-1].outcome)
+            try:
+                book()
+            finally:
+                attempts = route.attempts
+                refused = f"refused with {answer.status}"
+                failed = answer.status >= 400 or not attempts
+                self._finish(route, refused if failed else attempts[-1].outcome)
 
         answer.on_close = close
         return answer
