@@ -741,7 +741,7 @@ JSON = st.recursive(
 
 def test_a_page_with_an_endless_character_reference_is_read() -> None:
     text, told = read_error(b"<p>busy &#" + b"1" * 5000 + b";</p>")
-    assert (text.message[:6], told) == ("busy &", None)
+    assert (text.message[:4], told) == ("busy", None)
 
 
 @given(JSON)
