@@ -53,13 +53,16 @@ _STANDS_FOR: Mapping[str, int] = {
 
 
 def stands_for(text: ErrorText) -> int | None:
-    """The HTTP status that an error inside a stream stands for, by its code, then its type."""
-    for name in (text.code, text.type):
-        if re.fullmatch(r"[45]\d\d", name, re.A):
-            return int(name)
-        if name.lower() in _STANDS_FOR:
-            return _STANDS_FOR[name.lower()]
-    return None
+    """The HTTP status that an error inside a stream stands for, by its code, then its type; what
+    says more than "server error" goes first."""
+    found = [status for status in map(_status, (text.code, text.type)) if status]
+    return next((status for status in found if status != 500), found[0] if found else None)
+
+
+def _status(name: str) -> int | None:
+    if re.fullmatch(r"[45]\d\d", name, re.A):
+        return int(name)
+    return _STANDS_FOR.get(name.lower())
 
 
 RUN = 20
