@@ -783,7 +783,7 @@ def test_without_any_account_the_variables_are_named(
 
 
 def test_an_entry_that_needs_translation_is_skipped(start: Start, upstream: Upstream) -> None:
-    text = '[provider.chatty]\nspeaks = ["chat"]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    text = '[provider.chatty]\nspeaks = ["responses"]\nbase_url = "http://127.0.0.1:1/v1"\n'
     krouter = start("chatty/m", "two/good", settings=text)
     assert served(krouter.messages("daily")) == "two/good"
     assert skips(krouter) == ["chatty/m: needs translation"]

@@ -89,8 +89,9 @@ base_url = "http://127.0.0.1:1/v1"
 key = "env:NOT_SET"
 account_strategy = "p2c"
 
-[provider.gemini]
-speaks = ["gemini"]
+[provider.only]
+base_url = "http://127.0.0.1:1/v1"
+speaks = ["responses"]
 
 [[account]]
 provider = "glm"
@@ -110,7 +111,7 @@ auth = "caller"
 
 def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     home.settings(SETTINGS)
-    home.combo("translated", {"models": ["gemini/x"]})
+    home.combo("translated", {"models": ["only/x"]})
     found = problems(home)
     own = {key: p for key, p in found.items() if key[0] == "krouter.toml"}
     errors = {path for (_, path), p in own.items() if p["level"] == "error"}
@@ -130,7 +131,7 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     assert own["krouter.toml", '$.aliases["claude-haiku-*"]']["hint"] == "Did you mean 'daily'?"
     assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
     texts = [p["message"] for p in home.json("check", "translated")["problems"]]
-    assert texts[0] == "gemini speaks only gemini: translation is not built."
+    assert texts[0] == "only speaks only responses: translation is not built."
 
 
 def test_credentials_of_the_environment(home: Home) -> None:

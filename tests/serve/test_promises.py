@@ -147,10 +147,10 @@ def test_a_nested_combos_total_bounds_its_attempts(tmp_path: Path, upstream: Ups
 
 
 def test_an_entry_listed_twice_does_not_change_the_status(tmp_path: Path) -> None:
-    combos = {"daily": {"models": ["gemini/x", "gemini/x"]}}
-    env = {"GEMINI_API_KEY": "none"}
-    settings = '[provider.gemini]\nspeaks = ["gemini"]\n'
-    with Krouter(tmp_path, combos=combos, settings=settings, env=env) as krouter:
+    combos = {"daily": {"models": ["only/x", "only/x"]}}
+    url = "http://127.0.0.1:1/v1"
+    settings = f'[provider.only]\nbase_url = "{url}"\nspeaks = ["responses"]\n'
+    with Krouter(tmp_path, combos=combos, settings=settings) as krouter:
         assert krouter.chat("daily").status_code == 501
         skips = [step["reason"] for step in krouter.last_route["steps"]]
         assert skips == [Skip.NEEDS_TRANSLATION, Skip.ALREADY_TRIED]
