@@ -111,6 +111,7 @@ class Walk:
             async with asyncio.timeout_at(self.deadline):
                 pair = await self.world.board.wait_for_room(limits)
         except TimeoutError:
+            self._end_time()
             return None
         candidate = next(c for c in self._full if _pair(c.account) == pair)
         self._full.remove(candidate)
@@ -282,6 +283,7 @@ class Walk:
                 self._skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
                 return None
             except TimeoutError:
+                self._end_time()
                 self._skip(leaf.name, account.name, Skip.NO_TIME)
                 return None
             if self._left() <= 0:
@@ -413,6 +415,10 @@ class Walk:
 
     def _wait_helps(self, at: float) -> None:
         self._ready_at = min(self._ready_at, at)
+
+    def _end_time(self) -> None:
+        """The deadline has passed: a timer may fire a moment before the clock shows it."""
+        self.deadline = asyncio.get_running_loop().time()
 
     def _left(self) -> float:
         return self.deadline - asyncio.get_running_loop().time()
