@@ -15,7 +15,8 @@ from krouter.wire import Headers, Incoming, Wire
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A caller's request as it came. `model` is the name it asked for."""
+    """A caller's request as it came. `model` is the name it asked for; `total` is how many seconds
+    the caller gives it, in place of the combo's own total."""
 
     dialect: Dialect
     body: Body
@@ -23,6 +24,7 @@ class Call:
     model: str
     stream: bool
     query: str = ""
+    total: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,26 @@ class Adapter(Protocol):
         """Whether this lane can take a call of `dialect` to `provider`."""
 
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
-        """Raises WireError when no reply comes. Whatever status comes is a reply."""
+        """Raises WireError when no reply comes, Unsendable when nothing can be sent. Whatever
+        status comes is a reply."""
+
+    async def ready(self) -> None:
+        """Waits until the lane can send. What it takes is no fault of the provider's."""
+
+    def warm_up(self) -> None:
+        """Called once a provider in use needs this lane: begins what takes long, and returns."""
 
 
-# In order of preference: a builtin provider, then the provider's own dialect.
-_LANES = (("krouter_adapters.demo", "Demo"), ("krouter_adapters.native_lane", "NativeLane"))
+class Unsendable(Exception):
+    """A request that cannot be put in a form the provider takes; the text says what cannot."""
+
+
+# In order of preference: a builtin provider, the provider's own dialect, a translation.
+_LANES = (
+    ("krouter_adapters.demo", "Demo"),
+    ("krouter_adapters.native_lane", "NativeLane"),
+    ("krouter_adapters.litellm_lane.lane", "LitellmLane"),
+)
 
 
 def load_lanes() -> tuple[Adapter, ...]:
@@ -62,6 +79,15 @@ def load_rows() -> tuple[Provider, ...]:
     """The providers that ship with krouter."""
     rows: tuple[Provider, ...] = import_module("krouter_adapters.rows").load_rows()
     return rows
+
+
+def provider_of(name: str) -> str | None:
+    """The provider that a model name without a prefix means to LiteLLM; None for an unknown name.
+
+    The first call reads LiteLLM's data file, without importing LiteLLM.
+    """
+    found: str | None = import_module("krouter_adapters.model_names").provider_of(name)
+    return found
 
 
 def lane_for(lanes: Iterable[Adapter], provider: Provider, dialect: str) -> Adapter | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ class Answer:
     body: bytes = b""
     relay: Relay | None = None
     on_close: Callable[[], None] = field(default=lambda: None)
+    route: Route | None = None
 
     async def close(self) -> None:
         try:
@@ -56,10 +57,22 @@ def stamps(route: Route) -> Headers:
     if route.served:
         headers.append(("x-krouter-model", plain(route.served)))
     if route.dropped:
-        headers.append(("x-krouter-dropped", plain(", ".join(route.dropped))))
+        headers.append(("x-krouter-dropped", _listed(route.dropped)))
     if trail := route.trail():
         headers.append(("x-krouter-tried", trail))
     return headers
+
+
+_LONGEST_LIST = 1000
+
+
+def _listed(names: Sequence[str]) -> str:
+    """As many as clients take in a header; the route holds them all."""
+    told = plain(", ".join(names))
+    if len(told) <= _LONGEST_LIST:
+        return told
+    kept = told[:_LONGEST_LIST].rpartition(", ")[0]
+    return f"{kept}, and {len(names) - kept.count(', ') - 1} more"
 
 
 def described(error: Exception) -> tuple[str, str]:

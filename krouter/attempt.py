@@ -7,13 +7,13 @@ import logging
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from krouter.adapter import Adapter, Call, Target
+from krouter.adapter import Adapter, Call, Target, Unsendable
 from krouter.answer import Answer, described
 from krouter.board import Board, Ticket
 from krouter.body import Body
 from krouter.dialects.base import Kind, Tracker
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
-from krouter.errortext import read_error
+from krouter.errortext import ErrorText, read_error
 from krouter.headers import to_caller
 from krouter.route import Attempt, Route
 from krouter.settings import Timeouts
@@ -23,7 +23,7 @@ from krouter.wire import Headers, Incoming, Wire, WireError
 MOST_REPLY = 64 << 20
 """Bytes of a JSON reply; a longer one is no answer."""
 MOST_ERROR = 1 << 20
-ERROR_SECONDS = 10.0
+ERROR_SECONDS = 5.0
 """How long to wait for the body of an error whose status has come."""
 CALLER_GONE_ROW = 1
 
@@ -92,9 +92,14 @@ class Trial:
         total = asyncio.timeout(self.limits.left)
         try:
             async with total:
+                await self.lane.ready()
                 return await (self._stream() if self.call.stream else self._whole())
         except WireError as error:
             return self._failed(error.fault, error.detail)
+        except Unsendable as error:
+            return self._noted(
+                Evidence(None, ErrorText(message=str(error)), Fault.UNSENDABLE), True
+            )
         except TimeoutError:
             return self._timed_out(total.expired())
         except Exception as error:  # a fault of ours must not cost the caller the other entries
@@ -109,7 +114,7 @@ class Trial:
 
     async def _whole(self) -> Answer | Failed:
         async with asyncio.timeout(self.limits.attempt) as timer:
-            reply = await self.lane.send(self.call, self.target, self.wire)
+            reply = await self._sent()
             try:
                 self._first_byte()
                 if not 200 <= reply.status < 300:
@@ -118,6 +123,11 @@ class Trial:
             finally:
                 reply.close()
         return self._judged(reply, raw)
+
+    async def _sent(self) -> Incoming:
+        reply = await self.lane.send(self.call, self.target, self.wire)
+        self.note.dropped = reply.dropped
+        return reply
 
     def _judged(self, reply: Incoming, raw: bytes) -> Answer | Failed:
         reading = self.call.dialect.read_reply(raw)
@@ -134,6 +144,8 @@ class Trial:
             return failed
         self.board.succeed(self.ticket)
         self._end(ANSWERED)
+        self.note.dropped = reply.dropped  # with what the reply itself lost
+        self.route.name_dropped()
         return answer
 
     def _answer(self, reply: Incoming, raw: bytes) -> Answer:
@@ -148,7 +160,7 @@ class Trial:
             asyncio.timeout(timeouts.first_token) as first_token,
             asyncio.timeout(timeouts.first_byte) as first_byte,
         ):
-            reply = await self.lane.send(self.call, self.target, self.wire)
+            reply = await self._sent()
             tracker = self.call.dialect.tracker(self._asked(), self.rename)
             relay = Relay(reply, tracker, timeouts.stall, self.target.secret)
             try:
@@ -208,9 +220,10 @@ class Trial:
         return self._failed(Fault.CUT, "the stream ended before it had begun")
 
     def _streamed(self, relay: Relay, reply: Incoming) -> Answer:
+        self.route.name_dropped()
         relay.closing = lambda: self._closing(relay)
         headers = to_caller(reply.headers, self.target.secret)
-        return Answer(reply.status, headers, b"", relay, lambda: self._stream_over(relay))
+        return Answer(reply.status, headers, b"", relay, lambda: self._stream_over(relay, reply))
 
     def _closing(self, relay: Relay) -> bytes:
         """The last bytes of a stream: what its end still lacks, or an error event."""
@@ -220,10 +233,12 @@ class Trial:
         notes = {"krouter_route": self.route.id}
         return self.call.dialect.error_event(verdict.status, verdict.message, notes)
 
-    def _stream_over(self, relay: Relay) -> None:
+    def _stream_over(self, relay: Relay, reply: Incoming) -> None:
         """Books how a stream ended, and gives the ticket back whatever happens."""
         try:
             self._book(relay)
+            self.note.dropped = reply.dropped
+            self.route.name_dropped()
         finally:
             self.board.end(self.ticket)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from krouter.combos import BadReference, Combo, bad_references, parse_combo, problem_of
 from krouter.problems import ConfigError, Problem
@@ -158,6 +160,42 @@ class ComboStore:
         if good and good not in versions:
             versions.append(good)
         return _Candidate(path, versions, good, list(file.problems), path.stem)
+
+
+class GivenCombos:
+    """Combos that a program gives, by name, as their files would hold them; never re-read.
+
+    Those of `behind` stand behind them. Raises ConfigError with every problem of those given.
+    """
+
+    def __init__(self, given: Mapping[str, Mapping[str, Any]], behind: ComboStore) -> None:
+        read = {name: _read_given(name, content) for name, content in given.items()}
+        problems = [problem for file in read.values() for problem in file.problems]
+        own = {file.combo.name: file.combo for file in read.values() if file.combo}
+        combos = {**behind.combos, **own}
+        if not problems:
+            bad = (reference for reference in bad_references(combos) if reference.combo in own)
+            problems = [problem_of(b, combos, _given_as(b.combo)) for b in bad]
+        if problems:
+            raise ConfigError(problems)
+        self.combos: Mapping[str, Combo] = MappingProxyType(combos)
+        self.problems: tuple[Problem, ...] = behind.problems
+
+    def refresh(self) -> None:
+        """Nothing to read again."""
+
+
+def _read_given(name: str, content: Mapping[str, Any]) -> _File:
+    try:
+        return _File(parse_combo(json.dumps(content).encode(), _given_as(name), name))
+    except ConfigError as error:
+        return _File(None, error.problems)
+    except (TypeError, ValueError) as error:
+        return _File(None, (Problem(_given_as(name), "", f"not JSON: {error}."),))
+
+
+def _given_as(name: str) -> str:
+    return f"combos[{name!r}]"
 
 
 def _changes(before: _View, after: _View) -> Changes | None:

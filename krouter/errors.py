@@ -45,6 +45,7 @@ class Fault(StrEnum):
     TIMEOUT = "timed out"
     EMPTY = "empty reply"
     CALLER_GONE = "caller gone"
+    UNSENDABLE = "cannot be carried to this provider"
 
 
 class Scope(StrEnum):
@@ -327,6 +328,7 @@ RULES: tuple[Rule, ...] = (
     Rule(_EMPTY, faults={Fault.EMPTY}),
     Rule(_TIMED_OUT, faults={Fault.TIMEOUT}),
     Rule(_SERVER, faults=_BROKEN),
+    Rule(_BAD_REQUEST, faults={Fault.UNSENDABLE}),
     # Groq answers 413 when one request exceeds the account's tokens per minute.
     Rule(_RATE, statuses={413}, codes=frozenset(("rate_limit_exceeded",))),
     Rule(_TOO_LARGE, statuses={413}),
@@ -364,6 +366,7 @@ _FAULTS: Mapping[Fault, tuple[int, str]] = {
     Fault.TIMEOUT: (504, "The provider did not answer in time."),
     Fault.EMPTY: (502, "The provider's reply was empty."),
     Fault.CALLER_GONE: (499, "The caller closed the connection."),
+    Fault.UNSENDABLE: (400, "The request cannot be carried to this provider."),
 }
 
 

@@ -156,7 +156,7 @@ _READABLE = 4000  # Python refuses to read a character reference of more than 43
 _PIECES = re.compile(r"(<[a-zA-Z/!?][^<>]*>)")
 _HIDES = re.compile(r"<(/?)(head|script|style)\b", re.I)
 _TITLE = re.compile(r"<title[^<>]*>([^<>]*)", re.I)
-_WRAPPERS = ("error", "errors", "detail", "response")
+_WRAPPERS = ("error", "errors", "detail", "response", "message")
 _MESSAGES = ("message", "error_description", "error", "detail", "errors", "msg", "title")
 
 

@@ -147,7 +147,7 @@ def candidates(leaf: Leaf, world: World, dialect: str) -> list[Candidate] | Prob
         return Skip.UNKNOWN_PROVIDER, ""
     lane = lane_for(world.lanes, provider, dialect)
     if lane is None:
-        return Skip.NEEDS_TRANSLATION, ""
+        return out_of_reach(provider)
     allowed = leaf.entry.accounts
     accounts = [
         account
@@ -159,6 +159,16 @@ def candidates(leaf: Leaf, world: World, dialect: str) -> list[Candidate] | Prob
     if len(accounts) > 1 and (strategy := unbuilt_strategy(provider, world)):
         return Skip.NOT_BUILT, f'account_strategy = "{strategy}"'
     return [Candidate(leaf, provider, lane, account) for account in accounts]
+
+
+def out_of_reach(provider: Provider) -> Problem:
+    """Why no lane can take a call to `provider`."""
+    if provider.unsupported:
+        return Skip.UNSUPPORTED, provider.unsupported.rstrip(".")
+    if provider.known_by_litellm and not (provider.litellm_base or provider.base_urls):
+        like = f", such as {provider.base_like}" if provider.base_like else ""
+        return Skip.NO_ADDRESS, f"give [provider.{provider.name}] a base_url{like}"
+    return Skip.NEEDS_TRANSLATION, ""
 
 
 def unbuilt_strategy(provider: Provider, world: World) -> str | None:

@@ -8,19 +8,22 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Protocol
 
 from krouter.accounts import Account, collect_accounts
-from krouter.adapter import load_lanes, load_rows
+from krouter.adapter import lane_for, load_lanes, load_rows
 from krouter.answer import described
 from krouter.board import Board
-from krouter.combostore import ComboStore
+from krouter.combos import Combo
+from krouter.combostore import Changes, ComboStore
+from krouter.dialects import DIALECTS
 from krouter.keys import KeyRing
 from krouter.lineup import World
 from krouter.paths import Paths, shipped_combos
 from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
 from krouter.route import Log
-from krouter.router import Router
+from krouter.router import Router, entries
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
 from krouter.wire import Wire
@@ -40,10 +43,29 @@ class Config:
     accounts: Mapping[str, tuple[Account, ...]]
 
 
-def load_config(paths: Paths, env: Mapping[str, str], *, required: bool = False) -> Config:
-    """`required` is for a file asked for by name. Raises ConfigError with every problem."""
+class Combos(Protocol):
+    """Where combos come from: folders that are followed, or what a program has given."""
+
+    @property
+    def combos(self) -> Mapping[str, Combo]: ...
+
+    @property
+    def problems(self) -> tuple[Problem, ...]: ...
+
+    def refresh(self) -> Changes | None: ...
+
+
+def load_config(
+    paths: Paths,
+    env: Mapping[str, str],
+    *,
+    required: bool = False,
+    settings: Settings | None = None,
+) -> Config:
+    """`required` is for a file asked for by name; `settings` are taken instead of the file's.
+    Raises ConfigError with every problem."""
     file = str(paths.config)
-    settings = load_settings(paths.config, required=required)
+    settings = settings or load_settings(paths.config, required=required)
     registry = build_registry(load_rows(), settings, file)
     return Config(settings, registry, collect_accounts(registry, settings, env, file))
 
@@ -58,7 +80,10 @@ def quiet(tag: str, line: str) -> None:
 
 
 class House:
-    """Everything a running krouter holds, and how it follows its files."""
+    """Everything a running krouter holds, and how it follows its files.
+
+    `settings` and `store` take the place of the settings file and of the combo folders.
+    """
 
     def __init__(
         self,
@@ -69,16 +94,19 @@ class House:
         *,
         now: Callable[[], float] = time.time,
         required: bool = False,
+        settings: Settings | None = None,
+        store: Combos | None = None,
     ) -> None:
         self.paths = paths
         self._env = env
         self._log = log
         self._required = required
+        self._settings = settings
         self._stamp = _stamp(paths.config)
         self._vanished = self._stamp is None
-        self._config = load_config(paths, env, required=required)
+        self._config = self._read_config()
         self._config_problems: tuple[Problem, ...] = ()
-        self.store = open_combos(paths)
+        self.store = store or open_combos(paths)
         self._secrets = Secrets(env, folder=paths.home)
         self.keys = KeyRing(paths.keys)
         self.router = Router(self._world(Board(now), wire))
@@ -135,7 +163,22 @@ class House:
             )
         )
 
+    def recollect(self) -> bool:
+        """Takes in accounts that the environment has gained or lost; whether anything changed."""
+        config, before = self._config, self._config.accounts
+        accounts = collect_accounts(config.registry, config.settings, self._env)
+        if accounts == before:
+            return False
+        self._config = replace(config, accounts=accounts)
+        self._follow()
+        return True
+
+    def _read_config(self) -> Config:
+        return load_config(self.paths, self._env, required=self._required, settings=self._settings)
+
     def _refresh_config(self) -> bool:
+        if self._settings is not None:
+            return False
         stamp = _stamp(self.paths.config)
         vanished, self._vanished = self._vanished, stamp is None
         if stamp is None and not vanished:
@@ -144,7 +187,7 @@ class House:
             return False
         self._stamp = stamp
         try:
-            self._config = load_config(self.paths, self._env, required=self._required)
+            self._config = self._read_config()
         except ConfigError as error:
             self._config_problems = error.problems
             for problem in error.problems:
@@ -155,12 +198,27 @@ class House:
 
     async def watch(self) -> None:
         """Follows the files until cancelled. Reading them stays off the event loop."""
+        changed = True
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             try:
-                await asyncio.to_thread(self.refresh)
+                if changed:
+                    self.warm_up()
+                changed = await asyncio.to_thread(self.refresh)
             except Exception as error:  # whatever it was, the next edit must be seen
                 _log.error("following the files failed with %s\n%s", *described(error))
+
+    def warm_up(self) -> None:
+        """Begins what takes long, where a provider in use can be reached by no other lane."""
+        world = self.router.world
+        for name in (*entries(world.combos), *world.settings.aliases.values()):
+            provider = world.registry.find(name.partition("/")[0])
+            if provider is None or not world.accounts.get(provider.name):
+                continue
+            lanes = [lane_for(world.lanes, provider, dialect) for dialect in DIALECTS]
+            first = lanes[0]
+            if first is not None and all(lane is first for lane in lanes):
+                first.warm_up()
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

@@ -33,6 +33,9 @@ class Provider:
     with the caller's. `drop` names top-level body fields it refuses. `tried` says when the row was
     last proven against the real service, or "untried". A `keyless` provider needs no account of
     the user's; `own` ones come from the settings; a `builtin` one answers in this process.
+    A `known_by_litellm` one has no row of its own: it is reached as LiteLLM reaches it, at
+    `litellm_base`; `base_like` shows what its address looks like where it has no common one, and
+    `unsupported` says why it cannot be reached at all.
     """
 
     name: str
@@ -43,6 +46,10 @@ class Provider:
     auth: Mapping[Dialect, Auth] = field(default_factory=lambda: DEFAULT_AUTH)
     env: tuple[str, ...] = ()
     litellm: str = "openai"
+    litellm_base: str | None = None
+    base_like: str = ""
+    unsupported: str = ""
+    known_by_litellm: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
     source: str = ""
@@ -140,9 +147,12 @@ def _url_problems(
 
 
 def _base_urls(shipped: Provider | None, given: ProviderSettings) -> dict[Dialect, str]:
-    """URLs by dialect; a `base_url` moves the whole provider, so that no key goes elsewhere."""
+    """URLs by dialect; a `base_url` moves the whole provider, so that no key goes elsewhere.
+
+    One known by LiteLLM alone speaks no dialect for certain unless `speaks` says so.
+    """
     urls: dict[Dialect, str] = dict(shipped.base_urls) if shipped else {}
-    if given.base_url:
+    if given.base_url and not (shipped and shipped.known_by_litellm and not given.speaks):
         spoken = given.speaks or tuple(urls) or ("chat",)
         urls = dict.fromkeys(spoken, given.base_url)
     urls |= given.base_urls
@@ -154,6 +164,7 @@ def _overridden(row: Provider, given: ProviderSettings) -> Provider:
     return replace(
         row,
         base_urls=urls,
+        litellm_base=(given.base_url or row.litellm_base) if row.known_by_litellm else None,
         speaks=row.speaks if row.builtin else tuple(urls),
         auth=_auth(row.auth, given),
         headers={**row.headers, **given.headers},
@@ -213,7 +224,7 @@ def endpoint(base_url: str, dialect: Dialect) -> str:
 def extended(url: str, tail: str) -> str:
     """`url` with `tail` put behind its path, before any query."""
     parts = urlsplit(url)
-    return urlunsplit(parts._replace(path=parts.path + tail))
+    return urlunsplit(parts._replace(path=parts.path.rstrip("/") + tail))
 
 
 def _endpoint_path(given: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:

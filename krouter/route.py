@@ -24,6 +24,8 @@ class Skip(StrEnum):
     NO_CREDENTIAL = "credential cannot be read"
     NOT_BUILT = "not built"
     NEEDS_TRANSLATION = "needs translation"
+    UNSUPPORTED = "cannot be reached"
+    NO_ADDRESS = "has no address"
     UNKNOWN_PROVIDER = "unknown provider"
     NESTED_TOO_DEEPLY = "nested too deeply"
     ALREADY_TRIED = "listed before"
@@ -59,6 +61,8 @@ class Attempt:
     detail: str = ""
     lock: float | None = None
     usage: Usage | None = None
+    dropped: tuple[str, ...] = ()
+    """What of the request could not be carried to the provider."""
 
 
 @dataclass(slots=True)
@@ -83,6 +87,10 @@ class Route:
     @property
     def attempts(self) -> list[Attempt]:
         return [step for step in self.steps if isinstance(step, Attempt)]
+
+    def name_dropped(self) -> None:
+        """What the last attempt dropped is what the caller's answer came without."""
+        self.dropped += [name for name in self.attempts[-1].dropped if name not in self.dropped]
 
     @property
     def usage(self) -> Usage:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from krouter.adapter import Call
+from krouter.adapter import Call, provider_of
 from krouter.answer import Answer, error_answer, stamps
 from krouter.combos import Combo, Entry
 from krouter.errors import Failure
@@ -20,6 +20,7 @@ from krouter.lineup import World, merged
 from krouter.plan import NotBuilt, make_plan
 from krouter.problems import did_you_mean
 from krouter.route import Route
+from krouter.settings import ComboTimeouts
 from krouter.walk import Walk
 
 SHIPPED_ALIASES: Mapping[str, str] = {"fusion-panel": "panel"}
@@ -27,7 +28,7 @@ KEPT_ROUTES = 1000
 LONGEST_NAME = 300
 
 
-FoundBy = Literal["combo", "alias", "claude-name", "model"]
+FoundBy = Literal["combo", "alias", "claude-name", "model", "bare-name"]
 
 
 class UnknownModel(Exception):
@@ -49,7 +50,8 @@ def new_route_id() -> str:
 
 
 def resolve(name: str, world: World) -> Destination:
-    """Combo, alias, `claude-NAME` of a combo, then `provider/model`. Raises UnknownModel."""
+    """Combo, alias, `claude-NAME` of a combo, `provider/model`, then a name that LiteLLM knows
+    without a provider. Raises UnknownModel."""
     if combo := _named_combo(name, world.combos):
         return Destination(combo, "combo")
     if target := aliased(name, world.settings.aliases):
@@ -73,10 +75,14 @@ def aliased(name: str, aliases: Mapping[str, str]) -> str | None:
 
 
 def _direct(target: str, asked: str, world: World) -> Destination:
-    _, _, model = target.partition("/")
-    if model and len(target) <= LONGEST_NAME and known_provider(target, world):
-        return Destination(_single(target), "model" if target == asked else "alias", direct=True)
-    raise UnknownModel(_unknown(target, asked, world))
+    _, slash, model = target.partition("/")
+    found_by: FoundBy = "model" if slash else "bare-name"
+    provider = None if slash or len(target) > LONGEST_NAME else provider_of(target)
+    called = f"{provider}/{target}" if provider else target
+    can_be = (model or provider) and len(called) <= LONGEST_NAME and called.split() == [called]
+    if not can_be or not known_provider(called, world):
+        raise UnknownModel(_unknown(target, asked, world))
+    return Destination(_single(called), found_by if target == asked else "alias", direct=True)
 
 
 def known_provider(model: str, world: World) -> bool:
@@ -87,6 +93,8 @@ def known_provider(model: str, world: World) -> bool:
 def _unknown(target: str, asked: str, world: World) -> str:
     if len(asked) > LONGEST_NAME:
         return f"Unknown model {asked[:50]!r}...: a name has at most {LONGEST_NAME} characters."
+    if asked.split() != [asked]:
+        return f"Unknown model {asked!r}: a name holds no blanks."
     usable = (name for name in entries(world.combos) if known_provider(name, world))
     known = [*world.combos, *world.settings.aliases, *usable]
     via = "" if target == asked else f" (an alias for {target!r})"
@@ -113,6 +121,14 @@ def _single(model: str) -> Combo:
     return Combo.model_construct(name="direct", models=(Entry.model_construct(model=model),))
 
 
+def _timed(combo: Combo, call: Call) -> Combo:
+    """A caller's own time limit is all that counts where no other entry waits for its turn."""
+    if call.total is None:
+        return combo
+    limits = {"firstByte": "off", "firstToken": "off", "stall": call.total}
+    return combo.model_copy(update={"timeouts": ComboTimeouts.model_validate(limits)})
+
+
 class Router:
     """Answers calls over one `World`, which `reload` swaps in one step.
 
@@ -127,12 +143,12 @@ class Router:
     def reload(self, world: World) -> None:
         self.world = world
 
-    async def answer(self, call: Call) -> Answer:
+    async def answer(self, call: Call, world: World | None = None) -> Answer:
         """The answer, in the caller's dialect; errors are answers too. Its `close` must be awaited.
 
-        A cancelled call cancels what it sent.
+        A cancelled call cancels what it sent. `world` is for this call alone.
         """
-        world = self.world
+        world = world or self.world
         route = Route(self._new_id(), world.board.now(), call.dialect.name, call.model, call.stream)
         self.routes.append(route)
         try:
@@ -146,14 +162,15 @@ class Router:
     async def _answer(self, call: Call, world: World, route: Route) -> Answer:
         try:
             destination = resolve(call.model, world)
-            plan = make_plan(destination.combo, world.settings.routing, call.stream)
+            combo = _timed(destination.combo, call) if destination.direct else destination.combo
+            plan = make_plan(combo, world.settings.routing, call.stream)
         except UnknownModel as unknown:
             return self._refused(call, route, 404, str(unknown))
         except NotBuilt as missing:
             return self._refused(call, route, 501, f"This version cannot answer: {missing}.")
         route.combo = "" if destination.direct else destination.combo.name
         route.plan = [(step.entry.model, step.reason) for step in plan.steps]
-        total = merged(world.settings.timeouts, destination.combo.timeouts).total
+        total = call.total or merged(world.settings.timeouts, combo.timeouts).total
         deadline = asyncio.get_running_loop().time() + total
         return await Walk(call, world, route, deadline, self._rename(call, world)).run(plan)
 
@@ -175,6 +192,7 @@ class Router:
 
     def _finished(self, answer: Answer, route: Route) -> Answer:
         """Books the route when the answer is closed."""
+        answer.route = route
         book = answer.on_close
 
         def close() -> None:

@@ -145,6 +145,21 @@ def _parse_lines(raw: bytes, lines: list[bytes]) -> Event:
     return Event(raw, name, data)
 
 
+def whole_events(events: list[Event]) -> list[Event]:
+    """Those that were not cut in their middle."""
+    return [event for event in events if _is_whole(event.data)]
+
+
+def _is_whole(data: bytes | None) -> bool:
+    if data is None or data == b"[DONE]":
+        return data is not None
+    try:
+        msgspec.json.decode(data)
+    except (msgspec.MsgspecError, RecursionError):
+        return False
+    return True
+
+
 def encode(data: bytes, name: str = "") -> bytes:
     """One event."""
     head = b"event: " + name.encode() + b"\n" if name else b""

@@ -8,11 +8,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from krouter.dialects.base import Tracker
 from krouter.errors import Fault
-from krouter.sse import Event, Splitter, SSEError
+from krouter.sse import Event, Splitter, SSEError, whole_events
 from krouter.wire import Incoming, WireError
 
 DRAIN_SECONDS = 0.5
@@ -146,13 +144,18 @@ class Relay:
             chunk = await chunk_of()
             self._take(self._splitter.feed(chunk) if chunk else self._rest())
         except WireError as error:
-            return self._break(error.fault, error.detail)
+            return self._cut(error.fault, error.detail)
         except Silence:
-            return self._break(Fault.TIMEOUT, "the provider fell silent")
+            return self._cut(Fault.TIMEOUT, "the provider fell silent")
         except SSEError as error:
             return self._break(Fault.GARBAGE, str(error))
         self._ended = self._ended or not chunk
         return bool(chunk)
+
+    def _cut(self, fault: Fault, detail: str) -> bool:
+        """A break after the reply had said all does it no harm."""
+        self._take(self._splitter.feed(self._reply.ending()))
+        return self._break(fault, detail)
 
     def _break(self, fault: Fault, detail: str) -> bool:
         self.fault, self.detail = fault, detail
@@ -160,7 +163,7 @@ class Relay:
 
     def _rest(self) -> list[Event]:
         """An event that lacks only its blank line, never one that was cut in its middle."""
-        return [event for event in self._splitter.flush() if _is_whole(event.data)]
+        return whole_events(self._splitter.flush())
 
     def _take(self, events: list[Event]) -> None:
         for event in events:
@@ -198,13 +201,3 @@ class Relay:
 
 def _never(tracker: Tracker) -> bool:
     return False
-
-
-def _is_whole(data: bytes | None) -> bool:
-    if data is None or data == b"[DONE]":
-        return data is not None
-    try:
-        msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError):
-        return False
-    return True

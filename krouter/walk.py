@@ -354,6 +354,7 @@ class Walk:
     def _give_up(self) -> Answer:
         if self._held is not None:
             self.route.served = self.route.attempts[-1].entry
+            self.route.name_dropped()
             return self._stamped(self._held)
         if self._last is not None:
             return self._failure(self._last)
@@ -380,7 +381,7 @@ class Walk:
 
     def _nothing_to_send(self) -> Answer:
         skipped = [step for step in self.route.steps if isinstance(step, Skipped)]
-        unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT}
+        unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT, Skip.UNSUPPORTED}
         counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
         status = 501 if all(step.reason in unbuilt for step in counted) else 503
         reasons = (

@@ -21,11 +21,12 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One POST to a provider."""
+    """One request to a provider."""
 
     url: str
     headers: Headers
     body: bytes
+    method: str = "POST"
 
 
 class WireError(Exception):
@@ -42,12 +43,18 @@ class Incoming(Protocol):
 
     status: int
     headers: Headers
+    dropped: tuple[str, ...]
+    """What of the request could not be carried to the provider, or of its reply, as far as it has
+    been read, to the caller."""
 
     async def chunk(self) -> bytes:
         """The next piece of the body, empty at its end; WireError when it breaks off."""
 
     async def read(self, limit: int) -> bytes:
         """The whole body; WireError when it breaks off or is longer than `limit` bytes."""
+
+    def ending(self) -> bytes:
+        """What is still to be told of a reply that has said all, though its provider breaks off."""
 
     def close(self) -> None:
         """Hang up, unless the whole body has been read."""
@@ -63,10 +70,11 @@ class Wire(Protocol):
 class HttpReply:
     """Incoming over aiohttp."""
 
-    __slots__ = ("_response", "headers", "status")
+    __slots__ = ("_response", "dropped", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
+        self.dropped: tuple[str, ...] = ()
         self.status = response.status
         self.headers: Headers = list(response.headers.items())
 
@@ -92,6 +100,9 @@ class HttpReply:
                 self.close()
                 raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def ending(self) -> bytes:
+        return b""
 
     def close(self) -> None:
         self._response.close()
@@ -130,7 +141,8 @@ class HttpWire:
 
     async def send(self, request: Outgoing, connect: float) -> Incoming:
         try:
-            response = await self._open().post(
+            response = await self._open().request(
+                request.method,
                 URL(request.url, encoded=True),
                 data=_payload(request.body),
                 headers=request.headers,

@@ -409,6 +409,7 @@ FAULTS = {
     Fault.CALLER_GONE: (1, Failure.CALLER_GONE, 499),
     Fault.EMPTY: (15, Failure.EMPTY_REPLY, 502),
     Fault.TIMEOUT: (11, Failure.TIMED_OUT, 504),
+    Fault.UNSENDABLE: (14, Failure.BAD_REQUEST, 400),
 }
 BROKEN = (10, Failure.SERVER_ERROR, 502)
 

@@ -52,7 +52,8 @@ def now() -> float:
 class Reply:
     """A reply whose body is bytes, seconds of silence and errors, in turn."""
 
-    def __init__(self, *steps: bytes | float | Exception) -> None:
+    def __init__(self, *steps: bytes | float | Exception, end: bytes = b"") -> None:
+        self.end = end
         self.status = 200
         self.headers: Headers = []
         self.left = list(steps)
@@ -78,6 +79,9 @@ class Reply:
 
     async def read(self, limit: int) -> bytes:
         raise NotImplementedError
+
+    def ending(self) -> bytes:
+        return self.end
 
     def close(self) -> None:
         self.closed = True

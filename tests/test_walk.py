@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from krouter.adapter import Call, Target, load_lanes
+from krouter.adapter import Adapter, Call, Target, load_lanes
 from krouter.providers import Provider
 from krouter.wire import Incoming, Wire
 from tests.harness import Krouter, provider_settings
@@ -818,6 +818,29 @@ def test_what_is_not_built_is_named(start: Start, combo: dict[str, str], named: 
     assert named in reply.json()["error"]["message"]
 
 
+class Slow:
+    """A lane that takes a while to be ready."""
+
+    name = "slow"
+
+    def __init__(self, lane: Adapter) -> None:
+        self.send = lane.send
+        self.speaks = lane.speaks
+
+    async def ready(self) -> None:
+        await asyncio.sleep(0.2)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_lane_that_is_not_ready_yet_is_no_fault_of_the_provider(
+    start: Start, upstream: Upstream, stream: bool
+) -> None:
+    lanes = tuple(map(Slow, load_lanes()))
+    limits = {"timeouts": {"firstByte": 0.1, "attempt": 0.1}}
+    krouter = start("one/good", "two/good", edges={"lanes": lanes}, **limits)
+    assert served(krouter.chat("daily", stream)) == "one/good"
+
+
 class Faulty:
     """A lane with a fault of its own."""
 
@@ -825,6 +848,8 @@ class Faulty:
 
     def speaks(self, provider: Provider, dialect: str) -> bool:
         return provider.name == "one"
+
+    async def ready(self) -> None: ...
 
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
         await asyncio.sleep(0)

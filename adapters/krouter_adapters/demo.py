@@ -35,6 +35,12 @@ class Demo:
             return Canned(200, "text/event-stream; charset=utf-8", events(script))
         return Canned(200, "application/json", iter((msgspec.json.encode(whole(script)),)))
 
+    async def ready(self) -> None:
+        """It always is."""
+
+    def warm_up(self) -> None:
+        """It is always ready."""
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
@@ -62,6 +68,7 @@ class Canned:
     def __init__(self, status: int, content_type: str, chunks: Iterator[bytes]) -> None:
         self.status = status
         self.headers: Headers = [("content-type", content_type)]
+        self.dropped: tuple[str, ...] = ()
         self._chunks = chunks
 
     async def chunk(self) -> bytes:
@@ -72,6 +79,9 @@ class Canned:
         if len(whole) > limit:
             raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
         return whole
+
+    def ending(self) -> bytes:
+        return b""
 
     def close(self) -> None:
         self._chunks = iter(())

@@ -25,6 +25,12 @@ class NativeLane:
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
         return await wire.send(build(call, target), target.connect)
 
+    async def ready(self) -> None:
+        """It always is."""
+
+    def warm_up(self) -> None:
+        """It is always ready."""
+
 
 def build(call: Call, target: Target) -> Outgoing:
     """The caller's request with the model, the credential, the entry's parameters and the
@@ -50,19 +56,20 @@ def _headers(call: Call, target: Target, dialect: Dialect) -> Headers:
     headers = to_provider(call.headers)
     for name, value in target.provider.headers.items():
         headers = (
-            _joined(headers, name, value)
+            joined(headers, name, value)
             if name == "anthropic-beta"
-            else _set(headers, name, value)
+            else replaced(headers, name, value)
         )
     names = {name for name, _ in headers}
     if dialect == "messages" and _VERSION[0] not in names:
         headers.append(_VERSION)
     if "content-type" not in names:
         headers.append(("content-type", "application/json"))
-    return [*_set(headers, "accept-encoding", "identity"), *_credential(target, dialect)]
+    return [*replaced(headers, "accept-encoding", "identity"), *credential(target, dialect)]
 
 
-def _credential(target: Target, dialect: Dialect) -> Headers:
+def credential(target: Target, dialect: Dialect) -> Headers:
+    """The header in which the account's secret travels, if it has one."""
     if target.secret is None:
         return []
     header = "bearer" if target.auth == "bearer" else target.provider.auth.get(dialect, "bearer")
@@ -73,11 +80,12 @@ def _credential(target: Target, dialect: Dialect) -> Headers:
     return [(header, target.secret)]
 
 
-def _set(headers: Headers, name: str, value: str) -> Headers:
+def replaced(headers: Headers, name: str, value: str) -> Headers:
+    """`headers` with one of that name."""
     return [pair for pair in headers if pair[0] != name] + [(name, value)]
 
 
-def _joined(headers: Headers, name: str, value: str) -> Headers:
+def joined(headers: Headers, name: str, value: str) -> Headers:
     """`value` added to the caller's own words of a list header."""
     words = [w.strip() for n, v in headers if n == name for w in v.split(",")]
-    return _set(headers, name, ",".join(dict.fromkeys([*filter(None, words), value])))
+    return replaced(headers, name, ",".join(dict.fromkeys([*filter(None, words), value])))

@@ -1,4 +1,4 @@
-"""The providers that ship with krouter, read from `providers.toml`."""
+"""The providers that ship with krouter: the rows of `providers.toml`, and all LiteLLM knows."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from krouter.problems import ConfigError, Problem, problems_of
 from krouter.providers import DEFAULT_AUTH, Auth, Provider
 from krouter.settings import Dialect, Headers, ProviderName, Text, Url
+from krouter_adapters.litellm_lane.ways import Way, load_ways
 
 FILE = "providers.toml"
 
@@ -40,8 +41,30 @@ class _Rows(BaseModel):
 
 
 def load_rows() -> tuple[Provider, ...]:
-    """The shipped providers, in the order of the file. Raises ConfigError if it is damaged."""
-    return parse_rows(resources.files("krouter_adapters").joinpath(FILE).read_text("utf-8"))
+    """The shipped providers, in the order of the file, then those that only LiteLLM knows.
+
+    Raises ConfigError if the file is damaged.
+    """
+    rows = parse_rows(resources.files("krouter_adapters").joinpath(FILE).read_text("utf-8"))
+    taken = {name for row in rows for name in (row.name, *row.aliases)}
+    others = ((name, way) for name, way in load_ways().items() if name not in taken)
+    return (*rows, *(_known_by_litellm(name, way) for name, way in others))
+
+
+def _known_by_litellm(name: str, way: Way) -> Provider:
+    return Provider(
+        name=name,
+        title=name,
+        env=way.env,
+        litellm=name,
+        litellm_base=way.base,
+        base_like=way.base_like,
+        unsupported=way.reason if way.way == "unsupported" else "",
+        known_by_litellm=True,
+        source="LiteLLM",
+        tried="untried",
+        keyless=way.keyless,
+    )
 
 
 def parse_rows(text: str, file: str = FILE) -> tuple[Provider, ...]:

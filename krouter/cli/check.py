@@ -17,12 +17,13 @@ from krouter.combos import Combo, Entry, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
 from krouter.keys import list_keys
-from krouter.lineup import BUILT_ACCOUNT_STRATEGIES, missing_account
+from krouter.lineup import BUILT_ACCOUNT_STRATEGIES, missing_account, out_of_reach
 from krouter.load import Config, load_config, open_combos
 from krouter.paths import Paths
 from krouter.plan import NotBuilt, make_plan
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
+from krouter.route import Skip
 from krouter.secrets import Secrets
 from krouter.settings import AccountStrategy
 
@@ -192,6 +193,14 @@ def _entries(config: Config, store: ComboStore, names: Iterable[str]) -> Iterato
         yield from checker.check(store.combos[name], str(store.source(name)))
 
 
+def _out_of_reach(provider: Provider) -> str:
+    reason, detail = out_of_reach(provider)
+    if reason is Skip.NEEDS_TRANSLATION:
+        spoken = ", ".join(provider.speaks) or "nothing"
+        return f"{provider.name} speaks only {spoken}: translation is not built."
+    return f"{provider.name} {reason}: {detail}."
+
+
 @dataclass(frozen=True, slots=True)
 class _Entries:
     """Looks for entries that can never be sent to."""
@@ -227,8 +236,7 @@ class _Entries:
             yield Problem(file, path, f"unknown provider {alias!r} in {entry.model!r}.", hint)
             return
         if not any(lane_for(self.lanes, provider, dialect) for dialect in DIALECTS):
-            message = f"{provider.name} speaks only {', '.join(provider.speaks) or 'nothing'}:"
-            yield Problem(file, path, f"{message} translation is not built.", "", "warning")
+            yield Problem(file, path, _out_of_reach(provider), "", "warning")
         yield from self._account(entry, provider, file, path)
 
     def _account(self, entry: Entry, provider: Provider, file: str, path: str) -> Iterator[Problem]:

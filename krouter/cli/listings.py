@@ -81,8 +81,17 @@ def _named(view: View) -> Iterator[Named]:
         provider = world.registry.find(name.partition("/")[0])
         yield _resolved(view, name, "entry", provider.title if provider else "")
     for provider in world.registry.providers.values():
-        if world.accounts[provider.name]:
+        if _is_set_up(view, provider):
             yield _provider(view, provider)
+
+
+def _is_set_up(view: View, provider: Provider) -> bool:
+    """Whether it has an account. Of those that LiteLLM alone knows, one without a key counts only
+    once it is named in the settings."""
+    accounts = view.world.accounts[provider.name]
+    if not provider.known_by_litellm or provider.name in view.world.registry.settings:
+        return bool(accounts)
+    return any(account.auth != "none" for account in accounts)
 
 
 def _resolved(view: View, target: str, kind: str, to: str, name: str | None = None) -> Named:

@@ -33,7 +33,9 @@ class View:
 def open_view(paths: Paths, *, required: bool) -> View:
     """Loads what `serve` would load. Raises ConfigError."""
     house = House(paths, os.environ, HttpWire(), required=required)
-    return View(paths, house.router.world, house.store)
+    store = house.store
+    assert isinstance(store, ComboStore), "files are what a House is opened over here"
+    return View(paths, house.router.world, store)
 
 
 @dataclass(frozen=True, slots=True)

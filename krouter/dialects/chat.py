@@ -63,16 +63,19 @@ _ERROR_CODES = {
 class _Choice(msgspec.Struct):
     index: Any = 0
     finish_reason: Any = None
+    usage: Any = None
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] | None = None
     usage: Any = None
+    x_groq: Any = None
     error: Any = None
 
 
 class _FirstChoice(_Choice):
     delta: dict[str, Any] | None = None
+    message: dict[str, Any] | None = None
 
 
 class _FirstChunk(msgspec.Struct):
@@ -80,6 +83,7 @@ class _FirstChunk(msgspec.Struct):
 
     choices: list[_FirstChoice] | None = None
     usage: Any = None
+    x_groq: Any = None
     error: Any = None
 
 
@@ -171,6 +175,10 @@ class ChatTracker:
                 self.complete = len(self._finished) >= self._wanted
             elif self._wanted > 1:
                 self._begun.add(_index(choice))
+            if choice.usage is not None:  # Moonshot's place for it
+                self.usage = read_usage(choice.usage) or self.usage
+        if isinstance(chunk.x_groq, dict):
+            self.usage = read_usage(chunk.x_groq.get("usage")) or self.usage
         if chunk.usage is not None:
             self.usage = read_usage(chunk.usage) or self.usage
             if self._hide_usage and not choices:
@@ -186,23 +194,38 @@ def _index(choice: _Choice) -> int:
 
 
 def _has_content(chunk: _FirstChunk) -> bool:
-    deltas = [choice.delta for choice in chunk.choices or () if choice.delta]
+    deltas = [said for choice in chunk.choices or () if (said := choice.delta or choice.message)]
     return any(delta.get(key) for delta in deltas for key in _CONTENT)
 
 
 def read_usage(usage: Any) -> Usage | None:
-    """`usage` of a reply or chunk; None where it holds no counts."""
+    """`usage` of a reply or chunk; None where it holds no counts.
+
+    What the provider's cache served or stored goes by several names: `prompt_tokens_details` is
+    OpenAI's, `prompt_cache_hit_tokens` DeepSeek's; hosts of Claude keep Anthropic's.
+    """
     if not isinstance(usage, dict):
         return None
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
-    if cached is None:
-        cached = usage.get("prompt_cache_hit_tokens")  # DeepSeek's name for it
+    details = details if isinstance(details, dict) else {}
     return Usage(
         as_count(usage.get("prompt_tokens")),
         as_count(usage.get("completion_tokens")),
-        as_count(cached),
+        _first_count(
+            details.get("cached_tokens"),
+            usage.get("prompt_cache_hit_tokens"),
+            usage.get("cache_read_input_tokens"),
+        ),
+        _first_count(
+            details.get("cache_write_tokens"),
+            details.get("cache_creation_tokens"),
+            usage.get("cache_creation_input_tokens"),
+        ),
     )
+
+
+def _first_count(*values: Any) -> int:
+    return next((count for count in map(as_count, values) if count), 0)
 
 
 class Chat:
@@ -246,14 +269,13 @@ class Chat:
         around = told if isinstance(told, dict) else {}
         error = around.get("error")
         if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-            around = {}
-            error = {
-                "type": _ERROR_TYPES.get(
-                    status, "server_error" if status >= 500 else _ERROR_TYPES[400]
-                ),
-                "param": None,
-                "code": _ERROR_CODES.get(status),
-            }
+            around, error = {}, {}
+        is_foreign = around.get("type") == "error"
+        if is_foreign or not isinstance(error.get("type"), str):
+            around = {name: value for name, value in around.items() if name != "type"}
+            kind = error.get("type") if is_foreign else None
+            own = {"type": kind or _error_type(status), "param": None}
+            error = {"code": _ERROR_CODES.get(status), **error, **own}
         try:
             return dump({**around, "error": {**error, "message": message, **notes}})
         except RecursionError:
@@ -264,6 +286,10 @@ class Chat:
 
     def ending(self, tracker: Tracker) -> bytes:
         return b"" if tracker.closed else DONE
+
+
+def _error_type(status: int) -> str:
+    return _ERROR_TYPES.get(status, "server_error" if status >= 500 else _ERROR_TYPES[400])
 
 
 def _asks_usage(body: Body) -> bool:

@@ -221,6 +221,8 @@ class Messages:
         kind = error.get("type") if isinstance(error, dict) else None
         if not isinstance(kind, str) or (kind not in _TYPES and kind != "api_error"):
             around, error = {}, {"type": error_type(status)}
+        elif around.get("type") != "error":
+            error = {**(error or {}), "type": error_type(status)}
         error = {**(error or {}), "message": message, **notes}
         try:
             return dump({"type": "error"} | around | {"type": "error", "error": error})

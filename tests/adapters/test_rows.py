@@ -9,8 +9,9 @@ from krouter.problems import ConfigError
 from krouter.providers import Provider, build_registry
 from krouter.settings import Settings
 
-ROWS = load_rows()
-REGISTRY = build_registry(ROWS, Settings())
+ALL = load_rows()
+ROWS = [row for row in ALL if not row.known_by_litellm]
+REGISTRY = build_registry(ALL, Settings())
 
 GOOD = """
 [provider.a]

@@ -72,7 +72,7 @@ def test_the_entries_in_order_with_their_accounts(house: Home) -> None:
     ("model", "skip", "detail"),
     [
         ("ds/b", "no account", "set DEEPSEEK_API_KEY"),
-        ("cc/c", "needs translation", ""),
+        ("cc/c", "no account", "set CLAUDE_CODE_OAUTH_TOKEN"),
         ("glmm/d", "unknown provider", ""),
         ("panel", "not built", "the combo 'panel' uses fusion"),
         ("demo/assistant", None, ""),
@@ -105,7 +105,7 @@ def test_the_dialect_decides_the_lane(house: Home) -> None:
     entry = entries(house, "mine", "--dialect", "messages")["cc/c"]
     assert entry["skip"] == "no account"
     assert entry["lane"] == "native"
-    assert entries(house, "mine", "--dialect", "messages")["local/e"]["skip"] == "needs translation"
+    assert entries(house, "mine", "--dialect", "messages")["local/e"]["lane"] == "litellm"
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,19 @@ def test_the_status_of_an_error_inside_a_200(error: Any, status: int) -> None:
         ({"prompt_tokens": "5", "completion_tokens": -1}, Usage()),
         ({"prompt_tokens": True, "completion_tokens": 10**40}, Usage()),
         ({"prompt_tokens_details": [1]}, Usage()),
+        (
+            {"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 4}},
+            Usage(9, 0, 0, 4),
+        ),
+        (
+            {
+                "prompt_tokens": 9,
+                "prompt_tokens_details": {"cached_tokens": 0},
+                "cache_read_input_tokens": 3,
+                "cache_creation_input_tokens": 4,
+            },
+            Usage(9, 0, 3, 4),
+        ),
         ({}, Usage()),
         (None, None),
         ([1], None),
@@ -181,8 +194,32 @@ def test_an_error_of_krouters_own(status: int, kind: str, code: str | None) -> N
 def test_a_providers_error_keeps_its_fields() -> None:
     told = {"error": {"message": "old", "code": 7, "metadata": {"a": 1}}, "user_id": "u"}
     assert json.loads(CHAT.error_body(429, "new", {"krouter_tried": "t"}, told)) == {
-        "error": {"message": "new", "code": 7, "metadata": {"a": 1}, "krouter_tried": "t"},
+        "error": {
+            "message": "new",
+            "type": "rate_limit_error",
+            "param": None,
+            "code": 7,
+            "metadata": {"a": 1},
+            "krouter_tried": "t",
+        },
         "user_id": "u",
+    }
+
+
+def test_an_error_of_messages_takes_this_dialects_form() -> None:
+    told = {
+        "type": "error",
+        "error": {"type": "authentication_error", "message": "old"},
+        "request_id": "req_1",
+    }
+    assert json.loads(CHAT.error_body(401, "new", {}, told)) == {
+        "error": {
+            "message": "new",
+            "type": "authentication_error",
+            "param": None,
+            "code": "invalid_api_key",
+        },
+        "request_id": "req_1",
     }
 
 

@@ -205,6 +205,14 @@ def test_a_providers_error_keeps_its_fields() -> None:
     }
 
 
+def test_an_error_of_chat_takes_this_dialects_form() -> None:
+    told = {"error": {"message": "old", "type": "invalid_request_error", "code": "invalid_api_key"}}
+    assert json.loads(MESSAGES.error_body(401, "new", {}, told)) == {
+        "type": "error",
+        "error": {"type": "authentication_error", "message": "new", "code": "invalid_api_key"},
+    }
+
+
 @pytest.mark.parametrize(
     "told", [[], "no", {"error": "no"}, {"error": {"type": "1305", "code": 1}}, {"a": 1}]
 )

@@ -115,8 +115,10 @@ def leftovers(krouter: Krouter, upstream: Upstream) -> dict[str, int]:
         while krouter.router.world.board.in_flight or idle_tasks() > 2:
             await asyncio.sleep(0.01)
         await wire.close()
-        while upstream.open_connections:
+        callers = krouter.served.server.server_state.connections
+        while upstream.open_connections or callers:
             await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # the loop closes a transport's file one turn after its protocol
         return idle_tasks()
 
     def idle_tasks() -> int:

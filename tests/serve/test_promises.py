@@ -39,6 +39,8 @@ class Broken:
     def speaks(self, provider: Provider, dialect: str) -> bool:
         return provider.name == "one"
 
+    async def ready(self) -> None: ...
+
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
         await asyncio.sleep(0)
         raise RuntimeError(f"header Bearer {target.secret} refused")
@@ -104,7 +106,7 @@ def soon(holds: Any) -> None:
 def test_a_status_counts_though_its_body_stalls(
     tmp_path: Path, upstream: Upstream, stream: bool
 ) -> None:
-    settings, env = provider_settings(upstream.url, one="a b", two="x")
+    settings, env = provider_settings(upstream.url, one="a", two="x")
     combos = {"daily": {"models": ["one/s:status=429;retry-after=9;stall=0", "two/ok"]}}
     timeouts = "[timeouts]\nfirst_byte = 0.2\nattempt = 0.2\n"
     upstream.clear()

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from threading import Condition, Event
 from typing import Any
 
+from tests.upstream.gemini import model_of
 from tests.upstream.script import Behaviour, parse
 
 
@@ -32,7 +33,8 @@ class Request:
 
     @property
     def model(self) -> str:
-        return str(self.json.get("model", "")) if isinstance(self.json, dict) else ""
+        named = model_of(self.path)
+        return named or (str(self.json.get("model", "")) if isinstance(self.json, dict) else "")
 
     def close(self) -> None:
         """The peer went before the reply was complete."""

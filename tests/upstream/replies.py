@@ -10,7 +10,7 @@ from types import ModuleType
 
 import msgspec
 
-from tests.upstream import chat, messages, sse
+from tests.upstream import chat, gemini, messages, replicate, sse
 from tests.upstream.content import Ask, compose
 from tests.upstream.script import Behaviour, Break
 from tests.upstream.wire import PHRASES
@@ -18,7 +18,15 @@ from tests.upstream.wire import PHRASES
 JSON = "application/json"
 SSE = "text/event-stream; charset=utf-8"
 HTML = b"<!DOCTYPE html><html><head><title>Welcome</title></head><body>Sign in</body></html>"
-DIALECTS: dict[str, ModuleType] = {"chat": chat, "messages": messages, "count": messages}
+DIALECTS: dict[str, ModuleType] = {
+    "chat": chat,
+    "messages": messages,
+    "count": messages,
+    "gemini": gemini,
+    "created": replicate,
+    "polled": replicate,
+    "canceled": replicate,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ the reply
   tool                   calls the request's first tool, unless the last message is a tool result
   tool=NAME              calls NAME whatever the request holds
   args=JSON              arguments of the call (else filled in from the tool's schema)
-  finish=R               finish_reason, stop_reason
+  finish=R               finish_reason, stop_reason, the status of a prediction
   usage=IN,OUT           token counts
 errors
   status=N               N from 200 to 299 keeps the reply; any other is an error in the dialect

@@ -15,6 +15,7 @@ from typing import Any, Self, cast
 
 import msgspec
 
+from tests.upstream import gemini, replicate
 from tests.upstream.book import Book, Gate, Request
 from tests.upstream.content import read_ask
 from tests.upstream.replies import Reply, build
@@ -27,7 +28,11 @@ ACCEPT_TURNS = 5
 RESET = struct.pack("ii", 1, 0)
 PATHS = re.compile(
     r"(?!.*/v1/v1/)(?:/[^/?]+)*?"
-    r"/(?:(?P<chat>chat/completions)|(?P<count>v1/messages/count_tokens)|(?P<messages>v1/messages))"
+    r"/(?:(?P<chat>chat/completions/?|ml/v1/text/chat(?:_stream)?)"
+    r"|(?P<count>v1/messages/count_tokens)|(?P<messages>v1/messages)"
+    r"|(?P<gemini>models/[^/]+:(?:g|streamG)enerateContent)"
+    r"|(?P<created>(?:(?:models|deployments)/[^/]+/[^/]+/)?predictions)"
+    r"|(?P<polled>predictions/[^/]+)|(?P<canceled>predictions/[^/]+/cancel))"
     r"(?:\?.*)?"
 )
 
@@ -132,6 +137,8 @@ class Connection(asyncio.Protocol):
             self._rules.on_request(request)
         created = int(time.time())
         ask = read_ask(dialect or "chat", request.json, len(body), serial, created)
+        if dialect == "gemini":
+            ask = gemini.asked(ask, head.target, request.json)
         reply = build(ask, request.behaviour)
         self._request = request
         if request.behaviour.immediate and self._send_at_once(reply):
@@ -244,13 +251,15 @@ def credential(head: Head) -> str | None:
     scheme, _, token = head.headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and token:
         return token.strip()
-    return head.headers.get("x-api-key") or head.headers.get("x-goog-api-key")
+    names = ("x-api-key", "x-goog-api-key", "api-key")
+    return next((head.headers[name] for name in names if name in head.headers), None)
 
 
 def route(head: Head) -> str | None:
     """The dialect of an endpoint, under any prefix but a doubled `/v1`."""
     found = PATHS.fullmatch(head.target)
-    return found.lastgroup if found and head.method == "POST" else None
+    dialect = found.lastgroup if found else None
+    return dialect if head.method == ("GET" if dialect == "polled" else "POST") else None
 
 
 def behave(rules: Rules, request: Request, dialect: str | None) -> Behaviour:
@@ -258,7 +267,7 @@ def behave(rules: Rules, request: Request, dialect: str | None) -> Behaviour:
         return Behaviour(status=404, message=f"no {request.method} {request.path} here")
     if rules.keys is not None and request.credential not in rules.keys:
         return Behaviour(status=401, message="Incorrect API key provided.")
-    if not isinstance(request.json, dict):
+    if not isinstance(request.json, dict) and dialect not in replicate.BODILESS:
         return Behaviour(status=400, message="The body is not a JSON object.")
     try:
         if said := request.header.get("x-upstream"):

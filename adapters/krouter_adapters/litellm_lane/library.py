@@ -1,0 +1,228 @@
+"""Requests as LiteLLM's classes write them, ready to be sent.
+
+No class is given an empty key or address, which it would replace with one of the environment.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from krouter.adapter import Call, Target, Unsendable
+from krouter.body import dump
+from krouter.wire import Headers, Incoming, Outgoing, Wire
+from krouter_adapters.litellm_lane.aws import SIGNED, AccessKey, access_key, region_of
+from krouter_adapters.litellm_lane.build import Build, Written
+from krouter_adapters.litellm_lane.classes import Classes
+from krouter_adapters.litellm_lane.json_tool import has_json_tool
+from krouter_adapters.litellm_lane.load import hush
+from krouter_adapters.litellm_lane.own_call import Ask, Line, called
+from krouter_adapters.litellm_lane.replicate import Prediction, inputs, parameters, prompt_of
+from krouter_adapters.litellm_lane.reply import Shape, received
+from krouter_adapters.litellm_lane.request import (
+    CREDENTIALS,
+    NO_KEY,
+    Draft,
+    drafted,
+    headers_of,
+    keep_budget,
+    lost_fields,
+    lost_media,
+    named_for,
+    with_params,
+)
+from krouter_adapters.litellm_lane.translate import finish_gemini_request, finish_messages_request
+from krouter_adapters.litellm_lane.ways import Aim
+
+_log = logging.getLogger("krouter")
+
+_ALLOWED = ("tools", "tool_choice", "parallel_tool_calls")
+"""Else dropped for a model LiteLLM does not know to call functions."""
+
+# Their classes have no way to read a stream, or the stream never says that it is over.
+UNSTREAMED = frozenset(("bytez", "nlp_cloud", "a2a", "databricks_agent"))
+
+
+@dataclass(frozen=True, slots=True)
+class Built:
+    """A request ready to be sent, and what is needed to read the reply."""
+
+    request: Outgoing
+    shape: Shape
+    signer: AccessKey | None = None
+
+
+class Library(Classes):
+    """LiteLLM at work. Making one takes seconds and belongs into a thread of its own."""
+
+    async def call(self, call: Call, target: Target, goal: Aim, wire: Wire) -> Incoming:
+        """The answer of LiteLLM's own call."""
+        with _refusing(goal):
+            draft = drafted(call, target, goal, self.adapt)
+        chat = draft.chat
+        params = parameters(chat)
+        own = inputs(chat, target.params)
+        for name in target.provider.drop:
+            params.pop(name, None)
+            own.pop(name, None)
+        dropped = [*draft.dropped, *lost_fields(chat, {**params, **own})]
+        key = target.secret or NO_KEY
+        headers = headers_of(call, target, goal, {"authorization": f"Token {key}"})
+        prediction = Prediction(goal.base, target.model, headers, own)
+        ask = Ask(goal.name, goal.base, key, prompt_of(chat["messages"]), params)
+        line = Line(self.calls, prediction, wire, target.connect)
+        reply = await called(line, ask, target.model, stream=call.stream)
+        shape = Shape(goal, target.model, {}, named_for(call.dialect.name, dropped))
+        return received(reply, call, shape)
+
+    def request(self, call: Call, target: Target, goal: Aim) -> Built:
+        """The request to send. Raises Unsendable, whatever it is that the classes dislike."""
+        hush()
+        with _refusing(goal):
+            return self._request(call, target, goal)
+
+    def _request(self, call: Call, target: Target, goal: Aim) -> Built:
+        draft = drafted(call, target, goal, self.adapt)
+        unstreamed = goal.name in UNSTREAMED
+        if unstreamed:
+            draft.chat.pop("stream_options", None)
+        stream = call.stream and not unstreamed
+        asked = dict(draft.chat)
+        if call.dialect.name == "messages":
+            asked.pop("prompt_cache_key", None)  # made of the session's id
+        signer = access_key(goal, target.secret)
+        key = NO_KEY if signer else target.secret or NO_KEY
+        plan = self.plan(goal, target.model, draft.chat, key, stream)
+        as_tool = goal.body == "messages" and has_json_tool(plan.data)
+        if as_tool and asked.get("tools"):
+            # The class forces the one tool that stands for the format, so no other could be called.
+            draft = drafted(call, target, goal, self.adapt)
+            draft.dropped.append("response_format")
+            del draft.chat["response_format"]
+            plan, as_tool = self.plan(goal, target.model, draft.chat, key, stream), False
+        dropped = [*draft.dropped, *self._lost(goal, target.model, asked, plan.data)]
+        data = plan.data
+        if goal.body == "chat":
+            data = with_params(data, target)
+        if goal.body == "messages":
+            known = self.litellm.model_cost.get(target.model, {})
+            most = known.get("max_output_tokens")
+            data, lost = finish_messages_request(data, draft.original, most)
+            dropped += lost
+        elif goal.body == "gemini":
+            data, lost = finish_gemini_request(data, draft.original)
+            dropped += lost
+        if goal.body == "gemini":
+            keep_budget(data, call.body.value("thinking"))
+        for name in target.provider.drop:
+            data.pop(name, None)
+        headers = headers_of(call, target, goal, plan.headers)
+        body = dump(data)
+        if signer:
+            headers = self._signed(goal, signer, plan.url, headers, body)
+        shape = Shape(
+            aim=goal,
+            model=target.model,
+            names=_names(draft, plan.names),
+            dropped=named_for(call.dialect.name, dropped),
+            read=plan.read,
+            chunks=plan.chunks,
+            fake=call.stream and (unstreamed or plan.fake),
+            json_tool=as_tool,
+        )
+        return Built(Outgoing(plan.url, headers, body), shape, signer)
+
+    def _signed(
+        self, goal: Aim, key: AccessKey, url: str, headers: Headers, body: bytes
+    ) -> Headers:
+        """The headers with a signature in the place of a credential."""
+        signed = self.sign(
+            lambda: self.credentials(key.id, key.secret, key.token or None),
+            SIGNED[goal.name],
+            region_of(goal),
+            url,
+            body,
+            {"content-type": "application/json"},
+        )
+        added = {name.lower(): value for name, value in signed.headers.items()}
+        added.pop("content-length", None)
+        kept = [pair for pair in headers if pair[0] not in CREDENTIALS and pair[0] not in added]
+        return [*kept, *added.items()]
+
+    def _lost(
+        self, goal: Aim, model: str, asked: Mapping[str, Any], sent: Mapping[str, Any]
+    ) -> list[str]:
+        if goal.body == "chat":
+            return lost_fields(asked, sent) + lost_media(asked, sent)
+        supported = set(self.config(goal.name, model).get_supported_openai_params(model) or ())
+        passed = supported | _LATER.get(goal.body, frozenset())
+        return lost_fields(asked, dict.fromkeys(passed | set(sent)))
+
+    def plan(self, goal: Aim, model: str, chat: dict[str, Any], key: str, stream: bool) -> Written:
+        """What goes out for a chat body, which is used up. `key` must not be empty."""
+        messages = chat.pop("messages")
+        chat.pop("model", None)
+        name = goal.name
+        if name.startswith("vertex_ai") and not model.startswith("gemini"):
+            raise Unsendable(f"Of {name} only Gemini models can be reached, not {model}.")
+        model, _, _, base = self.resolve(
+            model=model, custom_llm_provider=name, api_key=key, api_base=goal.base
+        )
+        config = self.config(name, model)
+        messages = list(
+            config.translate_developer_role_to_system_role(
+                messages=messages,
+                model=model,
+                custom_llm_provider=name,
+                api_base=base,
+                model_info=None,
+            )
+        )
+        allowed = [k for k in _ALLOWED if k in chat] if goal.body == "chat" else []
+        optional = self.optional(
+            model=model,
+            custom_llm_provider=name,
+            messages=messages,
+            stream=stream,
+            drop_params=True,
+            allowed_openai_params=allowed,
+            **chat,
+            **({"token": key} if name == "watsonx" else {}),
+        )
+        return Build(self, goal, config, model, messages, optional, key, base, stream).plan()
+
+
+# What the classes of a body carry although their list of parameters does not name it.
+_LATER: Mapping[str, frozenset[str]] = {
+    "messages": frozenset(("system", "max_tokens", "thinking")),
+    "gemini": frozenset(("safety_settings", "thinking")),
+}
+
+
+def _names(draft: Draft, cleaned: Mapping[str, str]) -> dict[str, str]:
+    """Tool names as the provider says them → as the caller knows them."""
+    return {**draft.names, **{sent: draft.names.get(own, own) for sent, own in cleaned.items()}}
+
+
+@contextmanager
+def _refusing(goal: Aim) -> Iterator[None]:
+    """Whatever it is that LiteLLM dislikes about a request makes it Unsendable."""
+    try:
+        yield
+    except Unsendable:
+        raise
+    except Exception as error:
+        _log.debug("LiteLLM's classes refuse a request to %s", goal.name, exc_info=True)
+        raise Unsendable(_refusal(goal, error)) from None
+
+
+def _refusal(goal: Aim, error: Exception) -> str:
+    """What a class dislikes, in one line; LiteLLM's texts name its own classes and hints."""
+    text = str(getattr(error, "message", "") or error).strip().split("\n")[0]
+    text = text.removeprefix("litellm.").strip()[:500]
+    kind = type(error).__name__
+    said = f"{kind}: {text}" if text and not text.startswith(kind) else text or kind
+    return f"This request cannot be carried to {goal.name} ({said})."
