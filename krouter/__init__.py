@@ -1,5 +1,19 @@
 """krouter: one model name in front of many models."""
 
+from typing import TYPE_CHECKING, Any
+
 from krouter._version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from krouter.sdk import Router, SettingError, acompletion, completion
+
+__all__ = ["Router", "SettingError", "__version__", "acompletion", "completion"]
+
+
+def __getattr__(name: str) -> Any:
+    """The library is loaded when it is first named."""
+    if name.startswith("_") or name not in __all__:
+        raise AttributeError(f"module 'krouter' has no attribute {name!r}")
+    from krouter import sdk
+
+    return getattr(sdk, name)

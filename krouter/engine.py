@@ -1,0 +1,242 @@
+"""A krouter inside a Python program: one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import hashlib
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from krouter.accounts import Account
+from krouter.answer import Answer
+from krouter.asking import Asked, SettingError
+from krouter.flow import Flow
+from krouter.lineup import World
+from krouter.load import WATCH_SECONDS, House
+from krouter.providers import Provider
+from krouter.router import UnknownModel, resolve
+from krouter.secrets import Secrets
+
+T = TypeVar("T")
+
+
+class Reply(NamedTuple):
+    """An answer, and the flow of its stream if it has one."""
+
+    answer: Answer
+    flow: Flow | None
+
+
+_GIVEN_KEY = "API_KEY"
+
+
+class Closed(RuntimeError):
+    """A call to a Router that has been closed."""
+
+    def __init__(self) -> None:
+        super().__init__("This Router is closed.")
+
+
+class Engine:
+    """Runs a House in a thread that starts with the first call.
+
+    One loop serves every caller, so that board, rotation and connections are shared by threads
+    and by event loops that come and go.
+    """
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+        self.pid = os.getpid()
+        self._lock = threading.RLock()
+        self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._stopping: asyncio.Event
+        self._pumps: dict[int, asyncio.Task[None]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+        self._looked = 0.0
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def submit(self, step: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begins `step` on the loop. Raises Closed."""
+        with self._lock:
+            if self._closed:
+                step.close()
+                raise Closed
+            return asyncio.run_coroutine_threadsafe(step, self._loop or self._start())
+
+    def wait(self, step: Coroutine[Any, Any, T]) -> T:
+        """Runs `step` to its end, from any thread but the loop's. Raises Closed."""
+        running = self.submit(step)
+        try:
+            return running.result()
+        except concurrent.futures.CancelledError:
+            raise Closed from None
+        except BaseException:
+            self._leave(running)
+            raise
+
+    async def awaited(self, step: Coroutine[Any, Any, T]) -> T:
+        """The same from an event loop, which runs on; cancelling cancels `step`."""
+        running = self.submit(step)
+        try:
+            return await asyncio.wrap_future(running)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if self._closed and not (task and task.cancelling()):
+                raise Closed from None
+            self._leave(running)
+            raise
+
+    def _leave(self, running: Future[Any]) -> None:
+        """Nobody waits any more. An answer that has come all the same is closed."""
+
+        def discard(done: Future[Any]) -> None:
+            if not done.cancelled() and not done.exception() and isinstance(done.result(), Reply):
+                self.abandon(done.result().answer)
+
+        running.cancel()
+        running.add_done_callback(discard)
+
+    async def answer(self, asked: Asked) -> Reply:
+        """The answer. One that has no stream is closed already. Raises SettingError."""
+        await self._follow_files()
+        answer = await self._answer(asked)
+        found_nobody = answer.status == 503 and answer.route and not answer.route.attempts
+        if found_nobody and await asyncio.to_thread(self.house.recollect):
+            await answer.close()
+            answer = await self._answer(asked)
+        if answer.relay is None:
+            await answer.close()
+            return Reply(answer, None)
+        flow = Flow(answer.relay, lambda: self._ending(answer))
+        pump = asyncio.get_running_loop().create_task(flow.pump())
+        pump.add_done_callback(flow.ended)
+        self._pumps[id(answer)] = pump
+        return Reply(answer, flow)
+
+    async def _answer(self, asked: Asked) -> Answer:
+        router = self.house.router
+        if asked.api_key is None and asked.api_base is None:
+            return await router.answer(asked.call)
+        return await router.answer(asked.call, _redirected(router.world, asked))
+
+    async def end(self, answer: Answer) -> None:
+        """Closes a stream; its route is booked when this returns."""
+        pump = self._pumps.get(id(answer))
+        if pump is not None:
+            pump.cancel()
+            await asyncio.wait([pump])
+
+    def _ending(self, answer: Answer) -> None:
+        """Books the route, and closes the connection, which may take a moment longer."""
+        del self._pumps[id(answer)]
+        task = asyncio.get_running_loop().create_task(answer.close())
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    def abandon(self, answer: Answer) -> None:
+        """Closes a stream that nobody reads any more, without waiting for it."""
+        with suppress(Closed):
+            self.submit(self.end(answer))
+
+    async def _follow_files(self) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._looked >= WATCH_SECONDS:
+            self._looked = now
+            await asyncio.to_thread(self.house.refresh)
+
+    def close(self) -> None:
+        """Cancels what is under way, closes every connection and ends the thread."""
+        with self._lock:
+            self._closed = True
+            loop, thread = self._loop, self._thread
+        if loop is None or thread is None or self.pid != os.getpid():
+            return
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._stopping.set)
+        if thread is not threading.current_thread():
+            thread.join()
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        started: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(
+            target=self._run, args=(started,), name="krouter", daemon=True
+        )
+        self._thread.start()
+        self._loop = started.result()
+        return self._loop
+
+    def _run(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        with asyncio.Runner(loop_factory=_new_loop) as runner:
+            runner.run(self._serve(started))
+
+    async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
+        self._stopping = asyncio.Event()
+        started.set_result(asyncio.get_running_loop())
+        await self._stopping.wait()
+        others = asyncio.all_tasks() - {asyncio.current_task()} - self._endings
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*self._endings, return_exceptions=True)
+        await self.house.router.world.wire.close()
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:  # it is not made for Windows
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+def _redirected(world: World, asked: Asked) -> World:
+    """`world` in which the one provider that is asked for has the credential and the address of
+    the call, and no other credential. Raises SettingError for what is no single model."""
+    try:
+        destination = resolve(asked.call.model, world)
+    except UnknownModel:
+        return world
+    provider = world.registry.find(destination.combo.models[0].model.partition("/")[0])
+    if not destination.direct or provider is None or provider.builtin:
+        what = "api_key" if asked.api_key else "api_base"
+        raise SettingError(
+            f"{what} goes with a provider/model; {asked.call.model!r} has the accounts and"
+            " addresses of krouter.toml or of the Router's settings."
+        )
+    registry = world.registry
+    if asked.api_base:
+        moved = _moved(provider, asked.api_base)
+        registry = replace(registry, providers={**registry.providers, provider.name: moved})
+    account = _account(provider, asked)
+    return replace(
+        world,
+        registry=registry,
+        accounts={**world.accounts, provider.name: (account,)},
+        secrets=Secrets({_GIVEN_KEY: asked.api_key or ""}),
+    )
+
+
+def _moved(provider: Provider, base: str) -> Provider:
+    return replace(
+        provider,
+        base_urls=dict.fromkeys(provider.base_urls, base),
+        litellm_base=base if provider.known_by_litellm else None,
+    )
+
+
+def _account(provider: Provider, asked: Asked) -> Account:
+    """Named after a digest, so that each key and address has its own locks."""
+    digest = hashlib.sha256(f"{asked.api_key}\n{asked.api_base}".encode()).hexdigest()[:12]
+    key = f"env:{_GIVEN_KEY}" if asked.api_key else None
+    return Account(provider.name, f"call-{digest}", key, 1, "key" if key else "none")

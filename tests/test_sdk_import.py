@@ -1,0 +1,66 @@
+"""What importing krouter costs, and when LiteLLM comes in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import krouter
+
+
+def run(program: str) -> list[str]:
+    code = textwrap.dedent(program)
+    command = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    return done.stdout.split()
+
+
+def test_litellm_comes_in_with_the_first_call() -> None:
+    program = """
+        import sys
+        import krouter
+        print(*[m for m in ("litellm", "aiohttp", "pydantic", "uvloop") if m in sys.modules])
+        with krouter.Router(combos={}, env={}) as router:
+            print("litellm" in sys.modules)
+            router.completion("demo", [{"role": "user", "content": "hi"}])
+            print("litellm" in sys.modules)
+    """
+    assert run(program) == ["False", "True"]
+
+
+def test_the_default_router_needs_no_closing() -> None:
+    program = """
+        import asyncio
+        from krouter import acompletion, completion
+        hello = [{"role": "user", "content": "hi"}]
+        print(completion(model="demo", messages=hello).choices[0].finish_reason)
+        print(asyncio.run(acompletion(model="demo", messages=hello)).choices[0].finish_reason)
+        stream = completion(model="demo", messages=hello, stream=True)
+        print(next(stream).choices[0].delta.role)
+    """
+    assert run(program) == ["stop", "stop", "assistant"]
+
+
+def test_a_forked_process_has_a_krouter_of_its_own() -> None:
+    program = """
+        import os, warnings
+        import krouter
+        hello = [{"role": "user", "content": "hi"}]
+        print(krouter.completion("demo", hello).choices[0].finish_reason, flush=True)
+        warnings.simplefilter("ignore")
+        child = os.fork()
+        if not child:
+            print(krouter.completion("demo", hello).choices[0].finish_reason, flush=True)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+    """
+    assert run(program) == ["stop", "stop", "0"]
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(AttributeError, match="complete"):
+        krouter.complete  # noqa: B018
