@@ -90,5 +90,11 @@ def provider_of(name: str) -> str | None:
     return found
 
 
+def bare_names() -> Mapping[str, str]:
+    """Every model name that LiteLLM knows without a prefix, and its provider."""
+    names: Mapping[str, str] = import_module("krouter_adapters.model_names").known_names()
+    return names
+
+
 def lane_for(lanes: Iterable[Adapter], provider: Provider, dialect: str) -> Adapter | None:
     return next((lane for lane in lanes if lane.speaks(provider, dialect)), None)

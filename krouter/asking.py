@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Collection, Mapping
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from krouter.adapter import Call
+from krouter.arguments import CALL_ARGUMENTS, CHAT_FIELDS, KROUTER_WAY, SettingError
 from krouter.body import Body
 from krouter.dialects import get
 from krouter.headers import to_provider
+from krouter.settings import MOST_SECONDS
+from krouter.shapes import Shapes
 from krouter.wire import Headers
-
-
-class SettingError(TypeError):
-    """An argument that krouter does not take; the text names the krouter way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,119 +28,15 @@ class Asked:
     api_base: str | None
 
 
-CHAT_FIELDS = frozenset(
-    "messages temperature top_p n stop max_tokens max_completion_tokens tools tool_choice"
-    " parallel_tool_calls response_format seed user logprobs top_logprobs logit_bias"
-    " presence_penalty frequency_penalty reasoning_effort thinking stream_options modalities audio"
-    " prediction verbosity web_search_options safety_identifier service_tier store"
-    " prompt_cache_key prompt_cache_retention functions function_call context_management".split()
-)
-"""Arguments that go into the request as they are."""
-
-CALL_ARGUMENTS = frozenset(
-    "model stream timeout request_timeout api_key api_base base_url custom_llm_provider headers"
-    " extra_headers extra_body metadata drop_params additional_drop_params"
-    " allowed_openai_params".split()
-)
-"""Arguments that say how to call; `metadata` is LiteLLM's for its callbacks and is not sent."""
-
-_COMBO = "list the models in a combo, in the order in which to try them"
-_RETRIES = 'set "retries" in the combo'
-_LOG = "read .route of the reply, which holds every step, or the route of the exception"
-_CACHE = "krouter keeps no replies"
-_MOCK = 'ask for the model "demo", which answers without a provider'
-_ACCOUNTS = "name the accounts in krouter.toml, or in the settings of the Router"
-_TIMEOUTS = 'give timeout=SECONDS, or set "timeouts" in the combo'
-_HTTP = "krouter has one HTTP client of its own; make several Routers to part their connections"
-
-KROUTER_WAY: Mapping[str, str] = {
-    "fallbacks": _COMBO,
-    "default_fallbacks": _COMBO,
-    "max_fallbacks": _COMBO,
-    "context_window_fallback_dict": f'{_COMBO}, and set "onTooLarge": "larger"',
-    "context_window_fallbacks": f'{_COMBO}, and set "onTooLarge": "larger"',
-    "content_policy_fallbacks": f'{_COMBO}; "onRefusal" says whether a refusal moves on',
-    "model_list": _COMBO,
-    "deployment_id": _COMBO,
-    "model_alias_map": "write [aliases] in krouter.toml",
-    "routing_strategy": 'set "strategy" in the combo',
-    "weight": 'set "strategy" in the combo',
-    "order": _COMBO,
-    "num_retries": _RETRIES,
-    "max_retries": _RETRIES,
-    "retry_policy": _RETRIES,
-    "retry_strategy": _RETRIES,
-    "cooldown_time": "a failed account is locked for as long as the failure says",
-    "stream_timeout": _TIMEOUTS,
-    "force_timeout": _TIMEOUTS,
-    "callbacks": _LOG,
-    "success_callback": _LOG,
-    "failure_callback": _LOG,
-    "input_callback": _LOG,
-    "logger_fn": _LOG,
-    "litellm_logging_obj": _LOG,
-    "litellm_metadata": _LOG,
-    "verbose": _LOG,
-    "caching": _CACHE,
-    "cache": _CACHE,
-    "cache_key": _CACHE,
-    "preset_cache_key": _CACHE,
-    "ttl": _CACHE,
-    "mock_response": _MOCK,
-    "mock_tool_calls": _MOCK,
-    "mock_timeout": _MOCK,
-    "api_version": 'put it into the address: api_base="https://HOST/…?api-version=…"',
-    "azure": 'ask for "azure/MODEL"',
-    "azure_ad_token": _ACCOUNTS,
-    "azure_ad_token_provider": _ACCOUNTS,
-    "litellm_credential_name": _ACCOUNTS,
-    "organization": 'send extra_headers={"OpenAI-Organization": …}',
-    "client": _HTTP,
-    "shared_session": _HTTP,
-    "ssl_verify": "krouter always verifies certificates",
-    "max_parallel_requests": "set max_concurrent for the provider or account",
-    "rpm": "set max_concurrent for the provider or account",
-    "tpm": "set max_concurrent for the provider or account",
-    "prompt_id": "fill the prompt in before the call",
-    "prompt_variables": "fill the prompt in before the call",
-    "guardrails": "check the messages before the call and the reply after it",
-    "enable_json_schema_validation": "validate the reply after the call",
-}
-"""Arguments about LiteLLM's own routing, and what to do instead."""
-
-_OTHERS_SECRETS = ("aws_", "azure_", "vertex_", "watsonx_", "s3_")
-_OF_LITELLM = ("litellm_", "mock_", "langfuse_", "langsmith_")
-
-
-def check(arguments: Mapping[str, Any]) -> None:
-    """Raises SettingError for an argument that steers LiteLLM, unless it switches nothing on."""
-    for name, value in arguments.items():
-        if name in CHAT_FIELDS or name in CALL_ARGUMENTS or not value:
-            continue
-        if way := KROUTER_WAY.get(name) or _way_by_prefix(name):
-            raise SettingError(f"{name} is not an argument of krouter: {way}.")
-
-
-def _way_by_prefix(name: str) -> str:
-    if name.startswith(_OTHERS_SECRETS):
-        return _ACCOUNTS
-    return "it steers LiteLLM alone" if name.startswith(_OF_LITELLM) else ""
-
-
-def ask(
-    arguments: Mapping[str, Any],
-    foreign: Collection[str],
-    schema_of: Callable[[Any], Mapping[str, Any] | None],
-) -> Asked:
+def ask(arguments: Mapping[str, Any], shapes: Shapes) -> Asked:
     """The request that checked `arguments` make.
 
-    `foreign` are the names of LiteLLM's own options, of which none is sent to a provider;
-    `schema_of` gives the response format of a dict or of a pydantic class. Unknown arguments go
-    into the request, as with LiteLLM. Raises SettingError.
+    Unknown arguments go into the request, as with LiteLLM; its own options go to no provider.
+    Raises SettingError.
     """
     model = _model(arguments)
-    stream = bool(arguments.get("stream"))
-    body = _body(arguments, foreign, schema_of)
+    stream = _streamed(arguments)
+    body = _body(arguments, shapes)
     if stream:
         body["stream"] = True
     call = Call(
@@ -163,34 +58,71 @@ def _model(arguments: Mapping[str, Any]) -> str:
     return f"{provider}/{model}" if provider and not model.startswith(f"{provider}/") else model
 
 
-def _body(
-    arguments: Mapping[str, Any],
-    foreign: Collection[str],
-    schema_of: Callable[[Any], Mapping[str, Any] | None],
-) -> dict[str, Any]:
+def _streamed(arguments: Mapping[str, Any]) -> bool:
+    stream = arguments.get("stream")
+    if stream not in (None, False, True):
+        raise SettingError(f"stream must be True or False, not {stream!r}.")
+    return bool(stream)
+
+
+def _body(arguments: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
     """The fields to send; what is None is not sent."""
-    if not isinstance(arguments.get("messages"), list | tuple):
-        raise SettingError("messages must be a list.")
     body = {}
     for name, value in arguments.items():
         if value is None or name in CALL_ARGUMENTS or (not value and name in KROUTER_WAY):
             continue
-        if name not in CHAT_FIELDS and name in foreign:
+        if name not in CHAT_FIELDS and name in shapes.options:
             if value:
                 raise SettingError(f"{name} is not an argument of krouter: it steers LiteLLM.")
             continue
         body[name] = value
+    body["messages"] = _messages(arguments.get("messages"))
     if "response_format" in body:
-        body["response_format"] = schema_of(body["response_format"])
-    body |= arguments.get("extra_body") or {}
-    for name in arguments.get("additional_drop_params") or ():
-        body.pop(name, None)
+        body["response_format"] = _format(body["response_format"], shapes)
+    body |= _extra(arguments)
+    for path in arguments.get("additional_drop_params") or ():
+        body = shapes.without(body, path)
     return body
 
 
+def _messages(given: Any) -> list[Any]:
+    if not isinstance(given, list | tuple):
+        raise SettingError("messages must be a list.")
+    return list(map(_message, given))
+
+
+def _message(given: Any) -> Mapping[str, Any]:
+    """A reply's message comes back as an object, or as a dict with None for what it has not; one
+    without a role is the assistant's."""
+    if not (isinstance(given, Mapping) or hasattr(given, "model_dump")):
+        raise SettingError(f"A message must be a dict or LiteLLM's object, not {given!r:.80}.")
+    message = given if isinstance(given, Mapping) else _plain(given)
+    message = {name: value for name, value in message.items() if value is not None}
+    return message if message.get("role") else {"role": "assistant", **message}
+
+
+def _format(given: Any, shapes: Shapes) -> Mapping[str, Any] | None:
+    try:
+        return shapes.schema_of(given)
+    except (TypeError, ValueError) as error:
+        raise SettingError(f"response_format: {error}.") from None
+
+
+def _extra(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    extra = arguments.get("extra_body") or {}
+    if not isinstance(extra, Mapping):
+        raise SettingError(f"extra_body must be a dict, not a {type(extra).__name__}.")
+    if "stream" in extra:
+        raise SettingError("stream is an argument of its own, not a field of extra_body.")
+    return extra
+
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
 def _headers(arguments: Mapping[str, Any]) -> Headers:
-    given = {**(arguments.get("headers") or {}), **(arguments.get("extra_headers") or {})}
-    headers = [(str(name).lower(), str(value)) for name, value in given.items()]
+    given = {**_pairs(arguments, "headers"), **_pairs(arguments, "extra_headers")}
+    headers = list(given.items())
     passed = to_provider(headers)
     if refused := [name for name, _ in headers if name not in dict(passed)]:
         raise SettingError(
@@ -199,10 +131,29 @@ def _headers(arguments: Mapping[str, Any]) -> Headers:
     return passed
 
 
+def _pairs(arguments: Mapping[str, Any], argument: str) -> dict[str, str]:
+    try:
+        given = dict(arguments.get(argument) or {})
+    except (TypeError, ValueError):
+        raise SettingError(f"{argument} must be a dict, or a list of pairs.") from None
+    return dict(_checked_headers(given))
+
+
+def _checked_headers(given: Mapping[Any, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in given.items():
+        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
+            raise SettingError(f"{name!r} is no name of a header.")
+        if value is None:
+            continue
+        if any(ord(letter) < 32 and letter != "\t" for letter in str(value)):
+            raise SettingError(f"The value of the header {name} is more than one line.")
+        yield name.lower(), str(value)
+
+
 def seconds(timeout: Any) -> float | None:
     """A timeout in seconds: a number, its text, or the read timeout of an `httpx.Timeout`.
 
-    Raises SettingError for anything else, and for what is not above 0.
+    Raises SettingError for anything else, for what is not above 0 and for what no clock can hold.
     """
     given = timeout if isinstance(timeout, int | float | str) else getattr(timeout, "read", timeout)
     if given is None:
@@ -211,7 +162,7 @@ def seconds(timeout: Any) -> float | None:
         number = float(given)
     except (TypeError, ValueError):
         number = math.nan
-    if not 0 < number < math.inf:
+    if not 0 < number < MOST_SECONDS:
         raise SettingError(f"timeout must be a number of seconds above 0, not {given!r}.")
     return number
 
@@ -219,18 +170,20 @@ def seconds(timeout: Any) -> float | None:
 def _plain(value: Any) -> Any:
     """A reply's message, handed back in the history, as plain data."""
     dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return dump(exclude_none=True)
-    raise SettingError(f"A {type(value).__name__} cannot be sent: it is not JSON.")
-
-
-_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+    if callable(dump) and not isinstance(value, type):
+        return dump(mode="json", exclude_none=True)
+    what = value.__name__ if isinstance(value, type) else type(value).__name__
+    raise SettingError(f"A value of the type {what} cannot be sent: it is not JSON.")
 
 
 def _encoded(body: Mapping[str, Any]) -> bytes:
     try:
-        return _encode(body)
+        return json.dumps(
+            body, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        ).encode()
     except UnicodeEncodeError:
         raise SettingError("A text holds half of a surrogate pair, such as a cut emoji.") from None
+    except SettingError:
+        raise
     except (TypeError, ValueError, RecursionError) as error:
         raise SettingError(f"The request is not JSON: {error}.") from None

@@ -7,33 +7,33 @@ import concurrent.futures
 import hashlib
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from importlib import import_module
+from typing import Any, TypeVar
 
 from krouter.accounts import Account
 from krouter.answer import Answer
-from krouter.asking import Asked, SettingError
+from krouter.arguments import SettingError
+from krouter.asking import Asked
 from krouter.flow import Flow
 from krouter.lineup import World
 from krouter.load import WATCH_SECONDS, House
 from krouter.providers import Provider
 from krouter.router import UnknownModel, resolve
 from krouter.secrets import Secrets
+from krouter.settings import Dialect
+
+with suppress(RuntimeError):
+    import_module("concurrent.futures.thread")  # LiteLLM needs it, and not at a program's end
 
 T = TypeVar("T")
 
 
-class Reply(NamedTuple):
-    """An answer, and the flow of its stream if it has one."""
-
-    answer: Answer
-    flow: Flow | None
-
-
 _GIVEN_KEY = "API_KEY"
+_OWN_THREAD = "krouter cannot be waited for in its own thread, as in a handler of its log."
 
 
 class Closed(RuntimeError):
@@ -41,6 +41,57 @@ class Closed(RuntimeError):
 
     def __init__(self) -> None:
         super().__init__("This Router is closed.")
+
+
+class Line:
+    """A stream under way, held by its reader alone: whoever drops it closes it.
+
+    It is made where the answer is, so a reply that nobody comes to take is closed too. In a
+    process forked since, there is nothing of it to read and nothing to close.
+    """
+
+    def __init__(self, engine: Engine, answer: Answer, flow: Flow) -> None:
+        self.answer = answer
+        self._engine = engine
+        self._flow = flow
+        self._open = True
+
+    def take(self) -> bytes:
+        """The next events; empty at the end. Waits in this thread."""
+        self._engine.check()
+        return self._come(self._flow.take())
+
+    async def taken(self) -> bytes:
+        """The same in an event loop."""
+        self._engine.check()
+        return self._come(await self._flow.taken())
+
+    def _come(self, piece: bytes) -> bytes:
+        self._open = bool(piece)
+        return piece
+
+    def close(self) -> None:
+        """Its route is booked when this returns."""
+        ending = self.leave()
+        if ending is not None and not self._engine.is_own_thread:
+            concurrent.futures.wait([ending])
+
+    async def aclose(self) -> None:
+        """The same from an event loop."""
+        ending = self.leave()
+        if ending is not None:
+            await asyncio.wait([asyncio.wrap_future(ending)])
+
+    def leave(self) -> Future[None] | None:
+        """Closes it; gives what can be waited for, if anything."""
+        was_open, self._open = self._open, False
+        if was_open and self._engine.runs_here:
+            with suppress(Closed):
+                return self._engine.submit(self._engine.end(self.answer))
+        return None
+
+    def __del__(self) -> None:
+        self.leave()
 
 
 class Engine:
@@ -74,8 +125,27 @@ class Engine:
                 raise Closed
             return asyncio.run_coroutine_threadsafe(step, self._loop or self._start())
 
+    @property
+    def runs_here(self) -> bool:
+        """Whether this is the process that it was made in, not one forked from that."""
+        return self.pid == os.getpid()
+
+    @property
+    def is_own_thread(self) -> bool:
+        return threading.current_thread() is self._thread
+
+    def check(self) -> None:
+        """Raises RuntimeError where no piece of a stream would ever come."""
+        if not self.runs_here:
+            raise RuntimeError("This stream is open in the process that this one was forked from.")
+        if self.is_own_thread:
+            raise RuntimeError(_OWN_THREAD)
+
     def wait(self, step: Coroutine[Any, Any, T]) -> T:
-        """Runs `step` to its end, from any thread but the loop's. Raises Closed."""
+        """Runs `step` to its end. Raises Closed, and RuntimeError in the loop's own thread."""
+        if self.is_own_thread:
+            step.close()
+            raise RuntimeError(_OWN_THREAD)
         running = self.submit(step)
         try:
             return running.result()
@@ -83,6 +153,7 @@ class Engine:
             raise Closed from None
         except BaseException:
             self._leave(running)
+            del running  # the traceback may be kept, and what came must not be
             raise
 
     async def awaited(self, step: Coroutine[Any, Any, T]) -> T:
@@ -95,34 +166,35 @@ class Engine:
             if self._closed and not (task and task.cancelling()):
                 raise Closed from None
             self._leave(running)
+            del running
             raise
 
     def _leave(self, running: Future[Any]) -> None:
-        """Nobody waits any more. An answer that has come all the same is closed."""
+        """Nobody waits any more. A stream that has come all the same is closed."""
 
         def discard(done: Future[Any]) -> None:
-            if not done.cancelled() and not done.exception() and isinstance(done.result(), Reply):
-                self.abandon(done.result().answer)
+            if not done.cancelled() and not done.exception() and isinstance(done.result(), Line):
+                done.result().leave()
 
         running.cancel()
         running.add_done_callback(discard)
 
-    async def answer(self, asked: Asked) -> Reply:
-        """The answer. One that has no stream is closed already. Raises SettingError."""
+    async def answer(self, asked: Asked) -> Answer | Line:
+        """The answer, which is closed already, or the line of its stream. Raises SettingError."""
         await self._follow_files()
         answer = await self._answer(asked)
         found_nobody = answer.status == 503 and answer.route and not answer.route.attempts
-        if found_nobody and await asyncio.to_thread(self.house.recollect):
+        if found_nobody and await aside(self.house.recollect):
             await answer.close()
             answer = await self._answer(asked)
         if answer.relay is None:
             await answer.close()
-            return Reply(answer, None)
+            return answer
         flow = Flow(answer.relay, lambda: self._ending(answer))
         pump = asyncio.get_running_loop().create_task(flow.pump())
         pump.add_done_callback(flow.ended)
         self._pumps[id(answer)] = pump
-        return Reply(answer, flow)
+        return Line(self, answer, flow)
 
     async def _answer(self, asked: Asked) -> Answer:
         router = self.house.router
@@ -144,23 +216,21 @@ class Engine:
         self._endings.add(task)
         task.add_done_callback(self._endings.discard)
 
-    def abandon(self, answer: Answer) -> None:
-        """Closes a stream that nobody reads any more, without waiting for it."""
-        with suppress(Closed):
-            self.submit(self.end(answer))
-
     async def _follow_files(self) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._looked >= WATCH_SECONDS:
             self._looked = now
-            await asyncio.to_thread(self.house.refresh)
+            await aside(self.house.refresh)
 
     def close(self) -> None:
         """Cancels what is under way, closes every connection and ends the thread."""
+        if not self.runs_here:
+            self._closed = True
+            return
         with self._lock:
             self._closed = True
             loop, thread = self._loop, self._thread
-        if loop is None or thread is None or self.pid != os.getpid():
+        if loop is None or thread is None:
             return
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(self._stopping.set)
@@ -190,6 +260,13 @@ class Engine:
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.gather(*self._endings, return_exceptions=True)
         await self.house.router.world.wire.close()
+
+
+async def aside(work: Callable[[], T]) -> T:
+    """Does `work` in another thread; in this one when the program is about to end, since no thread
+    of the pool can be had then."""
+    ending = not threading.main_thread().is_alive()
+    return work() if ending else await asyncio.to_thread(work)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:
@@ -227,10 +304,17 @@ def _redirected(world: World, asked: Asked) -> World:
     )
 
 
+_SPOKEN: Mapping[str, Dialect] = {"anthropic": "messages", "gemini": "gemini"}
+"""The dialect in which LiteLLM calls a provider, where it is not chat."""
+
+
 def _moved(provider: Provider, base: str) -> Provider:
+    """An address in LiteLLM's sense, of the dialect in which it calls the provider."""
+    spoken = _SPOKEN.get(provider.litellm, "chat")
+    dialects = [spoken] if spoken in provider.base_urls else provider.base_urls
     return replace(
         provider,
-        base_urls=dict.fromkeys(provider.base_urls, base),
+        base_urls=dict.fromkeys(dialects, base),
         litellm_base=base if provider.known_by_litellm else None,
     )
 

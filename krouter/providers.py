@@ -30,9 +30,11 @@ class Provider:
     `base_urls` are per dialect, `auth` says in which header a key goes, `env` names the usual
     variables of its key (the first that is set wins), `litellm` is LiteLLM's prefix for it.
     `headers` (lower case) go with every request; an `anthropic-beta` among them is to be joined
-    with the caller's. `drop` names top-level body fields it refuses. `tried` says when the row was
-    last proven against the real service, or "untried". A `keyless` provider needs no account of
-    the user's; `own` ones come from the settings; a `builtin` one answers in this process.
+    with the caller's. `drop` names top-level body fields it refuses; `rename` says under which
+    names it takes others of a chat request, for models that fit a glob of `rename_for`. `tried`
+    says when the row was last proven against the real service, or "untried". A `keyless` provider
+    needs no account of the user's; `own` ones come from the settings; a `builtin` one answers in
+    this process.
     A `known_by_litellm` one has no row of its own: it is reached as LiteLLM reaches it, at
     `litellm_base`; `base_like` shows what its address looks like where it has no common one, and
     `unsupported` says why it cannot be reached at all.
@@ -52,6 +54,8 @@ class Provider:
     known_by_litellm: bool = False
     headers: Mapping[str, str] = field(default_factory=dict)
     drop: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict)
+    rename_for: tuple[str, ...] = ("*",)
     source: str = ""
     tried: str | None = None
     keyless: bool = False
@@ -169,6 +173,8 @@ def _overridden(row: Provider, given: ProviderSettings) -> Provider:
         auth=_auth(row.auth, given),
         headers={**row.headers, **given.headers},
         drop=tuple(dict.fromkeys(row.drop + given.drop)),
+        rename={**row.rename, **given.rename},
+        rename_for=("*",) if given.rename else row.rename_for,
     )
 
 
@@ -183,6 +189,7 @@ def _own(name: str, given: ProviderSettings) -> Provider:
         litellm=_litellm_prefix(tuple(urls)),
         headers=given.headers,
         drop=given.drop,
+        rename=given.rename,
         source="settings",
         keyless=given.key is None,
         own=True,

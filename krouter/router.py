@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from krouter.adapter import Call, provider_of
+from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
 from krouter.combos import Combo, Entry
 from krouter.errors import Failure
 from krouter.lineup import World, merged
 from krouter.plan import NotBuilt, make_plan
-from krouter.problems import did_you_mean
+from krouter.problems import did_you_mean, nearest
 from krouter.route import Route
 from krouter.settings import ComboTimeouts
 from krouter.walk import Walk
@@ -98,14 +98,13 @@ def _unknown(target: str, asked: str, world: World) -> str:
     usable = (name for name in entries(world.combos) if known_provider(name, world))
     known = [*world.combos, *world.settings.aliases, *usable]
     via = "" if target == asked else f" (an alias for {target!r})"
-    if "/" in target:
-        providers = [f"{name}/" for name in world.registry.names_with_aliases()]
-        near = did_you_mean(target, known) or did_you_mean(
-            target.partition("/")[0] + "/", providers
-        )
-        what = f"no provider {target.partition('/')[0]!r} is known"
+    provider, slash, model = target.partition("/")
+    if slash:
+        providers = nearest(provider, world.registry.names_with_aliases())
+        near = did_you_mean(target, [*known, *(f"{name}/{model}" for name in providers)])
+        what = f"no provider {provider!r} is known"
     else:
-        near = did_you_mean(target, known)
+        near = did_you_mean(target, [*known, *bare_names()])
         what = "no combo or alias has that name, and a model is written provider/model"
     return " ".join(filter(None, [f"Unknown model {asked!r}{via}: {what}.", near]))
 

@@ -8,25 +8,28 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from pydantic import ValidationError
 
+from krouter import arguments as named
 from krouter.answer import Answer
-from krouter.asking import Asked, SettingError, ask, check
+from krouter.arguments import Arguments, SettingError, check, takes
+from krouter.asking import Asked, ask
 from krouter.combostore import ComboStore, GivenCombos
-from krouter.engine import Engine, Reply
+from krouter.engine import Engine, Line, aside
 from krouter.errors import Failure, Fault
-from krouter.flow import Flow
 from krouter.load import House
 from krouter.paths import Paths, resolve_paths, shipped_combos
 from krouter.problems import ConfigError, problems_of
+from krouter.providers import Provider, Registry
 from krouter.route import Route, Skip, Skipped
 from krouter.settings import Settings
+from krouter.shapes import Pieces, Shapes, Source, Trouble, Unreadable
 from krouter.sse import Splitter
 from krouter.wire import HttpWire
 
@@ -36,33 +39,44 @@ Folder = str | os.PathLike[str]
 GivenSettings = Mapping[str, Any] | Folder | None
 
 _log = logging.getLogger("krouter")
-_shapes: Any = None
+_shapes: Shapes | None = None
 
 
-def _load_shapes() -> Any:
+def _load_shapes() -> Shapes:
     """LiteLLM's objects; the first call takes seconds."""
     global _shapes
     if _shapes is None:
-        _shapes = import_module("krouter_adapters.sdk")
+        try:
+            _shapes = cast(Shapes, import_module("krouter_adapters.sdk"))
+        except RuntimeError as error:
+            if threading.main_thread().is_alive():
+                raise
+            raise RuntimeError("The program is ending, LiteLLM can be loaded no more.") from error
     return _shapes
+
+
+Fail = Callable[[Answer, Failure | None, int, str, bool], Exception]
+"""Makes an exception: of an answer, why it failed, its status and words, and whether it was cut."""
 
 
 class Stream:
     """The chunks of one reply, for `for` or for `async for`; `route` says how it came about.
 
     Raises LiteLLM's exception where the reply breaks off. Closing it, dropping it, or cancelling
-    who reads it closes the provider's connection.
+    who reads it closes the provider's connection. It has one reader at a time.
     """
 
-    def __init__(self, router: Router, answer: Answer, flow: Flow) -> None:
-        self.route = answer.route
-        self.response_headers = dict(answer.headers)
-        self._router = router
-        self._engine = router._engine
-        self._answer = answer
-        self._flow = flow
+    def __init__(self, line: Line, shapes: Shapes, pieces: Pieces, fail: Fail) -> None:
+        self.route = line.answer.route
+        self.response_headers = self._response_headers = dict(line.answer.headers)
+        self._hidden_params = pieces.hidden_params
+        self._line = line
+        self._decode = shapes.decode
+        self._made = pieces.made
+        self._fail = fail
         self._splitter = Splitter()
         self._ready: deque[dict[str, Any]] = deque()
+        self._reading = threading.Lock()
         self._over = False
         self._left = False
 
@@ -70,78 +84,98 @@ class Stream:
         return self
 
     def __next__(self) -> Any:
-        while not self._ready:
-            if self._is_over():
-                raise StopIteration
-            try:
-                self._take(self._flow.take())
-            except BaseException:
-                self._leave()
-                raise
-        told = self._ready.popleft()
-        if not told.get("error"):
-            return _shapes.chunk(told, self.route)
-        self.close()
-        raise self._broken(told)
+        self._begin()
+        try:
+            while self._waits():
+                self._take(self._line.take())
+            piece = self._next()
+        except BaseException:
+            self._leave()
+            raise
+        finally:
+            self._reading.release()
+        if piece is None:
+            raise StopIteration
+        return piece
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        while not self._ready:
-            if self._is_over():
-                raise StopAsyncIteration
-            try:
-                self._take(await self._flow.taken())
-            except BaseException:
-                self._leave()
-                raise
-        told = self._ready.popleft()
-        if not told.get("error"):
-            return _shapes.chunk(told, self.route)
-        await self.aclose()
-        raise self._broken(told)
+        self._begin()
+        try:
+            while self._waits():
+                self._take(await self._line.taken())
+            piece = self._next()
+        except BaseException:
+            self._leave()
+            raise
+        finally:
+            self._reading.release()
+        if piece is None:
+            raise StopAsyncIteration
+        return piece
 
-    def _is_over(self) -> bool:
-        """Raises RuntimeError for a stream that was left in its middle, which has no end."""
+    def _begin(self) -> None:
+        if not self._reading.acquire(blocking=False):
+            raise RuntimeError("This stream is being read already; it has one reader at a time.")
+
+    def _waits(self) -> bool:
+        """Whether more must come first; an error is told when the route has been booked."""
         if self._left:
             raise RuntimeError("This stream was closed when its reader was interrupted.")
-        return self._over
+        return not self._over and (not self._ready or bool(self._ready[0].get("error")))
 
     def _take(self, piece: bytes) -> None:
         self._over = not piece
         for event in self._splitter.feed(piece) if piece else ():
             if event.data and event.data != b"[DONE]":
-                self._ready.append(_shapes.decode(event.data))
+                self._ready.append(self._decode(event.data))
+        relay = self._line.answer.relay
+        if self._over and relay and relay.tracker.complete and relay.tracker.malformed:
+            message = f"Events of the reply that could not be read: {relay.tracker.malformed}."
+            self._ready.append({"error": {"message": message}})
+
+    def _next(self) -> Any:
+        """The next chunk; None at the end."""
+        if not self._ready:
+            return None
+        told = self._ready.popleft()
+        if told.get("error"):
+            raise self._broken(told)
+        try:
+            return self._made(told)
+        except Unreadable as error:
+            self._end()
+            self._line.leave()
+            raise self._fail(self._line.answer, None, 502, str(error), False) from None
 
     def _broken(self, told: Mapping[str, Any]) -> Exception:
-        relay = self._answer.relay
+        relay = self._line.answer.relay
         assert relay is not None
-        fault, failure = relay.fault, _failure(self.route)
-        status = relay.tracker.error_status or (504 if fault is Fault.TIMEOUT else 502)
-        cut = not relay.tracker.error and fault is not Fault.GARBAGE
-        return self._router._error(self._answer, failure, status, told, cut)
+        tracker, fault, failure = relay.tracker, relay.fault, _failure(self.route)
+        status = tracker.error_status or (504 if fault is Fault.TIMEOUT else 502)
+        cut = not (tracker.error or tracker.complete or fault is Fault.GARBAGE)
+        return self._fail(self._line.answer, failure, status, _message(told, status), cut)
+
+    def _end(self) -> None:
+        self._over = True
+        self._ready.clear()
 
     def _leave(self) -> None:
         if not self._over:
             self._over = self._left = True
-            self._engine.abandon(self._answer)
+            self._line.leave()
 
     def close(self) -> None:
         """Ends the stream; nothing more can be read from it."""
-        if self._shut():
-            self._engine.wait(self._engine.end(self._answer))
+        self._end()
+        self._line.close()
 
     async def aclose(self) -> None:
         """The same from an event loop."""
-        if self._shut():
-            await self._engine.awaited(self._engine.end(self._answer))
-
-    def _shut(self) -> bool:
-        """Whether there is something to close."""
-        was_open, self._over = not self._over, True
-        self._ready.clear()
-        return was_open and not self._engine.closed
+        self._end()
+        await self._line.aclose()
 
     def __enter__(self) -> Self:
         return self
@@ -154,10 +188,6 @@ class Stream:
 
     async def __aexit__(self, *exc: object) -> None:
         await self.aclose()
-
-    def __del__(self) -> None:
-        if not self._over:
-            self._engine.abandon(self._answer)
 
 
 class Router:
@@ -186,25 +216,27 @@ class Router:
         self._engine = Engine(_house(*self._given))
         self._finalizer = weakref.finalize(self, Engine.close, self._engine)
 
-    def completion(self, model: str, messages: Sequence[Any] = (), **arguments: Any) -> Any:
+    @takes(named.completion)
+    def completion(self, arguments: Arguments) -> Any:
         """LiteLLM's `completion`: a `ModelResponse`, or a `Stream` with `stream=True`.
 
         `model` is a combo, an alias, a `provider/model` or a name that LiteLLM knows. Raises
         LiteLLM's exceptions, and SettingError for arguments that krouter does not take.
         """
-        arguments |= {"model": model, "messages": messages}
         check(arguments)
-        asked = _asked(_load_shapes(), arguments)
+        shapes = _load_shapes()
+        asked = ask(arguments, shapes)
         engine = self._alive()
-        return self._made(engine.wait(engine.answer(asked)))
+        return self._made(engine.wait(engine.answer(asked)), asked, shapes)
 
-    async def acompletion(self, model: str, messages: Sequence[Any] = (), **arguments: Any) -> Any:
+    @takes(named.acompletion)
+    async def acompletion(self, arguments: Arguments) -> Any:
         """The same for an event loop. Cancelling it cancels the call to the provider."""
-        arguments |= {"model": model, "messages": messages}
         check(arguments)
-        asked = _asked(_shapes or await asyncio.to_thread(_load_shapes), arguments)
+        shapes = await aside(_load_shapes) if _shapes is None else _shapes
+        asked = ask(arguments, shapes)
         engine = self._alive()
-        return self._made(await engine.awaited(engine.answer(asked)))
+        return self._made(await engine.awaited(engine.answer(asked)), asked, shapes)
 
     @property
     def routes(self) -> list[Route]:
@@ -243,57 +275,78 @@ class Router:
 
     def _alive(self) -> Engine:
         """The engine; a new one in a process forked from the one that made it."""
-        with self._lock:
-            if self._engine.pid != os.getpid():
-                self._finalizer.detach()
-                self._start()
-            return self._engine
+        if not (self._engine.runs_here or self._engine.closed):
+            with self._lock:
+                if not self._engine.runs_here:
+                    self._finalizer.detach()
+                    self._start()
+        return self._engine
 
-    def _made(self, reply: Reply) -> Any:
-        answer, flow = reply
+    def _made(self, came: Answer | Line, asked: Asked, shapes: Shapes) -> Any:
+        answer = came.answer if isinstance(came, Line) else came
+        source = self._source(answer, asked)
         if answer.status >= 400:
             route = answer.route
             cut = not (route and route.attempts and route.attempts[-1].first_byte)
-            told = _shapes.decode(answer.body)
-            raise self._error(answer, _failure(route), answer.status, told, cut)
-        if flow is not None:
-            return Stream(self, answer, flow)
-        provider = self._provider(answer.route)
-        return _shapes.reply(answer.body, answer.headers, provider, answer.route)
+            message = _message(shapes.decode(answer.body), answer.status)
+            raise self._error(answer, _failure(route), answer.status, message, cut)
+        if isinstance(came, Line):
+            return Stream(came, shapes, shapes.pieces(source), self._error)
+        try:
+            return shapes.reply(answer.body, source)
+        except Unreadable as error:
+            raise self._error(answer, None, 502, str(error), False) from None
+
+    def _source(self, answer: Answer, asked: Asked) -> Source:
+        route = answer.route
+        last = route.attempts[-1] if route and route.attempts else None
+        entry = last.entry if last else ""
+        provider = self._registry.find(entry.partition("/")[0])
+        return Source(
+            provider=self._litellms_name(route),
+            model=last.model if last else "",
+            entry=entry,
+            api_base=asked.api_base or _base(provider),
+            headers=answer.headers,
+            route=route,
+        )
 
     def _error(
-        self,
-        answer: Answer,
-        failure: Failure | None,
-        status: int,
-        told: Mapping[str, Any],
-        cut: bool,
+        self, answer: Answer, failure: Failure | None, status: int, message: str, cut: bool
     ) -> Exception:
+        assert _shapes is not None, "it was needed to ask"
         route = answer.route
-        trouble = _shapes.Trouble(
+        trouble = Trouble(
             failure=failure,
             status=status,
-            message=_message(told, status),
-            provider=self._provider(route),
+            message=message,
+            provider=self._litellms_name(route),
             model=route.attempts[-1].model if route and route.attempts else _asked_for(route),
             headers=answer.headers,
             body=answer.body,
             cut=cut,
         )
-        made: Exception = _shapes.error(trouble, route)
-        return made
+        return _shapes.error(trouble, route)
 
-    def _provider(self, route: Route | None) -> str:
+    @property
+    def _registry(self) -> Registry:
+        return self._engine.house.router.world.registry
+
+    def _litellms_name(self, route: Route | None) -> str:
         """LiteLLM's name for the provider of the last attempt; one of the user's own keeps its."""
         if not route or not route.attempts:
             return ""
         name = route.attempts[-1].entry.partition("/")[0]
-        provider = self._engine.house.router.world.registry.find(name)
+        provider = self._registry.find(name)
         return name if provider is None or provider.own else provider.litellm
 
 
-def _asked(shapes: Any, arguments: Mapping[str, Any]) -> Asked:
-    return ask(arguments, shapes.OPTIONS, shapes.schema_of)
+def _base(provider: Provider | None) -> str | None:
+    """Where a provider answers chat; where it does not, its first address."""
+    if provider is None:
+        return None
+    others = iter(provider.base_urls.values())
+    return provider.base_urls.get("chat") or next(others, provider.litellm_base)
 
 
 def _asked_for(route: Route | None) -> str:
@@ -388,17 +441,19 @@ def default_router() -> Router:
     """The Router of `completion` and `acompletion`, made at their first use from the home folder
     that the command line would take."""
     global _default
-    with _default_lock:
-        if _default is None:
-            _default = Router()
-        return _default
+    if _default is None:
+        with _default_lock:
+            _default = _default or Router()
+    return _default
 
 
-def completion(model: str, messages: Sequence[Any] = (), **arguments: Any) -> Any:
+@takes(named.completion)
+def completion(arguments: Arguments) -> Any:
     """`Router.completion` of the default Router."""
-    return default_router().completion(model, messages, **arguments)
+    return default_router().completion(**arguments)
 
 
-async def acompletion(model: str, messages: Sequence[Any] = (), **arguments: Any) -> Any:
+@takes(named.acompletion)
+async def acompletion(arguments: Arguments) -> Any:
     """`Router.acompletion` of the default Router."""
-    return await default_router().acompletion(model, messages, **arguments)
+    return await default_router().acompletion(**arguments)

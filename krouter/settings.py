@@ -250,6 +250,7 @@ class ProviderSettings(_Model):
     auth_header: AuthHeader | None = None
     headers: Headers = Field(default_factory=dict)
     drop: tuple[Text, ...] = ()
+    rename: dict[Text, Text] = Field(default_factory=dict)
     account_strategy: AccountStrategy | None = None
     account_sticky_limit: Count | None = None
     max_concurrent: Count | None = None

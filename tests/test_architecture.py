@@ -20,7 +20,7 @@ LAYERS = (
     ("paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
     ("accounts", "combostore", "strategies", "board", "headers", "adapter", "stream"),
     ("plan", "route"),
-    ("answer", "attempt", "lineup"),
+    ("answer", "attempt", "lineup", "arguments", "shapes"),
     ("walk",),
     ("router",),
     ("load", "asking", "flow"),
@@ -32,7 +32,8 @@ LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}
 
 # What an adapter may know of krouter: the protocol, and the types it is made of.
 OPEN_TO_ADAPTERS = frozenset(
-    "adapter errors errortext dialects settings providers problems body sse headers wire".split()
+    "adapter errors errortext dialects settings providers problems body sse headers wire"
+    " shapes".split()
 )
 
 

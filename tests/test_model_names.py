@@ -21,6 +21,8 @@ from tests.harness import Krouter
         ("o3", "openai"),
         ("ft:gpt-4o-mini-2024-07-18:me::1", "openai"),
         ("claude-sonnet-4-6", "anthropic"),
+        ("claude-sonnet-latest", "anthropic"),
+        ("gpt-mini-latest", "openai"),
         ("claude-newfamily-9", "anthropic"),
         ("anthropic.claude-newfamily-9-v1:0", "bedrock"),
         ("gemini-2.5-pro", "vertex_ai"),

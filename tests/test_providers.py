@@ -22,6 +22,8 @@ GLM = Provider(
     litellm="zai",
     headers={"x-a": "1", "x-b": "1"},
     drop=("a",),
+    rename={"a": "b", "c": "d"},
+    rename_for=("x*",),
 )
 DEMO = Provider("demo", speaks=("chat", "messages"), keyless=True, builtin=True)
 
@@ -183,6 +185,7 @@ def test_settings_of_a_shipped_provider_or_its_alias(name: str) -> None:
         "base_urls": {"chat": "http://proxy/v1"},
         "headers": {"X-A": "2"},
         "drop": ["b", "a"],
+        "rename": {"c": "c", "e": "f"},
         "max_concurrent": 2,
     }
     found = registry({name: given_})
@@ -193,6 +196,8 @@ def test_settings_of_a_shipped_provider_or_its_alias(name: str) -> None:
     assert dict(glm.base_urls) == {**GLM.base_urls, "chat": "http://proxy/v1"}
     assert dict(glm.headers) == {"x-a": "2", "x-b": "1"}
     assert glm.drop == ("a", "b")
+    assert glm.rename == {"a": "b", "c": "c", "e": "f"}
+    assert glm.rename_for == ("*",)
     assert found.settings_of("z.ai").max_concurrent == 2
     assert found.names() == ["glm", "demo"]
 

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
+import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
 
 import pytest
+from krouter_adapters import sdk as shapes
 from krouter_adapters.litellm_lane.load import load_litellm
 
 import krouter
+from krouter.asking import Asked, ask
 from krouter.engine import Closed
 from krouter.problems import ConfigError
 from krouter.sdk import Stream
@@ -385,6 +390,20 @@ def test_a_stream_whose_reader_was_cancelled_has_no_end(router: krouter.Router) 
     asyncio.run(read())
 
 
+def test_a_stream_has_one_reader_at_a_time(router: krouter.Router, upstream: Upstream) -> None:
+    stream = router.completion("local/x:gate=go,2", HELLO, stream=True)
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(list, stream) for _ in range(2)]
+        first, other = wait(readers, 5, FIRST_COMPLETED)
+        with pytest.raises(RuntimeError, match="being read"):
+            first.pop().result()
+        with pytest.raises(RuntimeError, match="being read"):
+            asyncio.run(gathered(stream))
+        upstream.gate("go").open()
+        assert texts(other.pop().result(5))
+    assert router.routes[0].outcome == "answered"
+
+
 @pytest.mark.parametrize("way", ["close", "with", "dropped", "aclose", "async with"])
 def test_leaving_a_stream_closes_the_call_to_the_provider(
     router: krouter.Router, upstream: Upstream, way: str
@@ -428,3 +447,111 @@ def test_an_answer_that_nobody_waits_for_is_closed(
 
     asyncio.run(given_up())
     assert upstream.requests[0].closed.wait(1)
+
+
+@pytest.mark.parametrize("way", ["cancelled", "interrupted"])
+def test_a_stream_that_comes_as_its_caller_leaves_is_closed(
+    router: krouter.Router, upstream: Upstream, way: str
+) -> None:
+    """The call has been answered, and whoever waits for it has not been told yet."""
+    engine = router._engine
+    router.completion("daily", HELLO)
+    upstream.clear()
+    answered, go = threading.Event(), threading.Event()
+
+    async def hold() -> Any:
+        line = await engine.answer(asked("local/x:stall=2"))
+        asyncio.get_running_loop().call_soon(answered.set)
+        asyncio.get_running_loop().call_soon(go.wait, 5)
+        return line
+
+    async def leave() -> None:
+        call = asyncio.create_task(engine.awaited(hold()))
+        await asyncio.to_thread(answered.wait, 5)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        go.set()
+
+    def interrupt() -> None:
+        answered.wait(5)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    kept: Any = None
+    if way == "cancelled":
+        asyncio.run(leave())
+    else:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt) as kept:
+            engine.wait(hold())
+        go.set()
+    assert upstream.requests[0].closed.wait(1)
+    assert kept is None or kept.tb
+
+
+def asked(model: str) -> Asked:
+    return ask({"model": model, "messages": HELLO, "stream": True}, shapes)
+
+
+def test_closing_again_after_a_cancelled_close(router: krouter.Router, upstream: Upstream) -> None:
+    async def read() -> None:
+        stream = await router.acompletion("local/x:stall=2", HELLO, stream=True)
+        closing = asyncio.create_task(stream.aclose())
+        await asyncio.sleep(0)
+        closing.cancel()
+
+    asyncio.run(read())
+    assert upstream.requests[0].closed.wait(1)
+
+
+def test_a_call_from_the_routers_own_thread_does_not_wait_for_ever(
+    router: krouter.Router, upstream: Upstream
+) -> None:
+    met: list[str] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if threading.current_thread().name == "krouter":
+                with pytest.raises(RuntimeError) as caught:
+                    router.completion("daily", HELLO)
+                met.append(str(caught.value))
+
+    handler, logger = Handler(), logging.getLogger("krouter")
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        router.completion("daily", HELLO)
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+    assert met
+    assert all("own thread" in message for message in met)
+
+
+def test_what_litellm_notes_beside_a_reply(upstream: Upstream) -> None:
+    base = f"{upstream.url}/v1"
+    with krouter.Router(combos={}, settings={}, env={}) as router:
+        to = {"api_base": base, "api_key": "k"}
+        reply = router.completion("openai/gpt-4o", HELLO, **to)
+        stream = router.completion("openai/gpt-4o", HELLO, stream=True, **to)
+        chunk = next(stream)
+        stream.close()
+    hidden = reply._hidden_params
+    assert hidden["response_cost"] == litellm.completion_cost(reply) > 0
+    assert hidden["api_base"] == base
+    assert hidden["model_id"] == "openai/gpt-4o"
+    assert hidden["custom_llm_provider"] == "openai"
+    assert hidden["_response_ms"] > 0
+    ours = [name for name in hidden["additional_headers"] if "x-krouter-route" in name]
+    assert ours == ["x-krouter-route"]
+    assert "llm_provider-content-type" in hidden["additional_headers"]
+    assert reply._response_headers["x-krouter-model"] == "openai/gpt-4o"
+    assert stream._hidden_params["api_base"] == base
+    assert stream._response_headers["x-krouter-model"] == "openai/gpt-4o"
+    assert chunk._hidden_params["model_id"] == "openai/gpt-4o"
+
+
+def test_a_model_without_a_known_price(router: krouter.Router) -> None:
+    reply = router.completion("daily", HELLO)
+    assert reply._hidden_params["response_cost"] is None

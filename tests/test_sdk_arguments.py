@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Iterator
 from contextlib import closing
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 import httpx
+import openai
 import pytest
 from krouter_adapters.litellm_lane.load import load_litellm, without_warnings
 from pydantic import BaseModel
 
 import krouter
-from krouter.asking import KROUTER_WAY, seconds
+from krouter.arguments import KROUTER_WAY
+from krouter.asking import seconds
 from tests.upstream import Upstream
 
 litellm = load_litellm()
@@ -110,6 +115,11 @@ def test_arguments_that_go_to_the_provider(
         ({"metadata": {"trace": "t"}}, {}),
         ({"drop_params": True, "seed": 1}, {"seed": 1}),
         ({"additional_drop_params": ["seed"], "seed": 1}, {}),
+        (
+            {"additional_drop_params": ["k[*].deep.x"], "k": [{"deep": {"x": 1, "y": 2}}]},
+            {"k": [{"deep": {"y": 2}}]},
+        ),
+        ({"extra_body": None, "extra_headers": None}, {}),
         ({"allowed_openai_params": ["seed"], "seed": 1}, {"seed": 1}),
         ({"logit_bias": {5: 1}}, {"logit_bias": {"5": 1}}),
         ({"timeout": 30, "api_key": None, "base_url": None}, {}),
@@ -173,11 +183,19 @@ def test_messages_that_are_litellms_objects(router: krouter.Router, upstream: Up
 
 
 @pytest.mark.parametrize(
-    "headers", [{"headers": {"X-A": "1"}}, {"extra_headers": {"X-A": "1"}}], ids=str
+    "headers",
+    [
+        {"headers": {"X-A": "1"}},
+        {"extra_headers": {"X-A": "1"}},
+        {"extra_headers": [("X-A", 1), ("X-B", None)]},
+        {"headers": {"X-A": "2"}, "extra_headers": httpx.Headers({"x-a": "1"})},
+    ],
+    ids=str,
 )
 def test_headers(router: krouter.Router, upstream: Upstream, headers: dict[str, Any]) -> None:
     router.completion("daily", HELLO, **headers)
     assert upstream.requests[-1].header["x-a"] == "1"
+    assert "x-b" not in upstream.requests[-1].header
 
 
 @pytest.mark.parametrize("name", sorted(KROUTER_WAY))
@@ -205,12 +223,29 @@ def test_what_steers_litellm_is_refused(
         ({"model": ""}, "model must be"),
         ({"model": None}, "model must be"),
         ({"messages": "hello"}, "messages must be a list"),
-        ({"messages": [object()]}, "not JSON"),
+        ({"messages": [object()]}, "must be a dict"),
+        ({"messages": [{"content": object()}]}, "not JSON"),
+        ({"messages": ["hi"]}, "must be a dict"),
+        ({"messages": [{"role": "user", "content": b"hi"}]}, "bytes cannot be sent"),
+        ({"messages": [{"role": "user", "content": {"a"}}]}, "set cannot be sent"),
+        ({"temperature": float("nan")}, "not JSON"),
+        ({"temperature": float("inf")}, "not JSON"),
+        ({"temperature": Decimal("0.5")}, "Decimal cannot be sent"),
+        ({"user": datetime(2020, 1, 1)}, "datetime cannot be sent"),
+        ({"tools": [City]}, "City cannot be sent"),
+        ({"response_format": "json"}, "response_format"),
+        ({"stream": "false"}, "stream must be"),
+        ({"extra_body": ["x"]}, "extra_body must be"),
+        ({"extra_body": {"stream": True}}, "stream is an argument"),
+        ({"extra_headers": ["x"]}, "extra_headers must be"),
+        ({"extra_headers": {"X-A": "1\r\nX-B: 2"}}, "more than one line"),
+        ({"extra_headers": {"X A": "1"}}, "no name of a header"),
         ({"messages": [{"role": "user", "content": "cut \ud83d"}]}, "surrogate"),
         ({"extra_headers": {"Authorization": "Bearer x"}}, "api_key"),
         ({"extra_headers": {"Host": "x"}}, "host"),
         ({"timeout": 0.0, "request_timeout": -1}, "above 0"),
         ({"timeout": "soon"}, "above 0"),
+        ({"timeout": 1e12}, "a number of seconds"),
         ({"api_key": "k"}, "provider/model"),
         ({"api_base": "http://127.0.0.1"}, "provider/model"),
         ({"model": "demo/x", "api_base": "http://127.0.0.1"}, "provider/model"),
@@ -223,6 +258,45 @@ def test_refused(
     with pytest.raises(krouter.SettingError, match=told):
         router.completion(**{"model": "daily", "messages": HELLO, **arguments})
     assert not upstream.requests
+
+
+def test_arguments_by_position_are_those_of_litellm(
+    router: krouter.Router, upstream: Upstream
+) -> None:
+    router.completion("daily", HELLO, 30, 0.5, 0.25, 2, True, None, "x", 7)
+    given = {"temperature": 0.5, "top_p": 0.25, "n": 2, "stop": "x", "max_completion_tokens": 7}
+    told = {"stream": True, "stream_options": {"include_usage": True}}
+    assert sent(upstream) == {**given, **told}
+    asyncio.run(router.acompletion("daily", HELLO, [{"name": "f"}], "auto", 30, 0.5))
+    given = {"functions": [{"name": "f"}], "function_call": "auto", "temperature": 0.5}
+    assert sent(upstream) == given
+    with pytest.raises(TypeError, match="temperature"):
+        router.completion("daily", HELLO, 30, 0.5, temperature=1)
+
+
+@pytest.mark.parametrize("name", ["completion", "acompletion"])
+def test_the_signature_is_litellms(name: str) -> None:
+    theirs = inspect.signature(getattr(litellm, name)).parameters
+    for function in (getattr(krouter, name), getattr(krouter.Router, name)):
+        ours = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+        positional = [p.name for p in ours if p.kind is p.POSITIONAL_OR_KEYWORD]
+        assert positional == list(theirs)[: len(positional)]
+        assert len(positional) > 25
+        missing = theirs.keys() - {p.name for p in ours} - KROUTER_WAY.keys()
+        assert missing == {"kwargs", "include_server_side_tool_invocations"}
+    assert inspect.iscoroutinefunction(getattr(krouter, name)) == (name == "acompletion")
+
+
+@pytest.mark.parametrize("as_dict", [dict, lambda message: message.model_dump()])
+def test_messages_that_come_back_as_dicts(
+    router: krouter.Router, upstream: Upstream, as_dict: Any
+) -> None:
+    message = router.completion("local/x:tool=look", HELLO).choices[0].message
+    router.completion("daily", [*HELLO, as_dict(message), {"content": "x", "name": None}])
+    _, called, bare = upstream.requests[-1].json["messages"]
+    assert called.keys() == {"role", "tool_calls"}
+    assert called["tool_calls"][0]["function"]["name"] == "look"
+    assert bare == {"role": "assistant", "content": "x"}
 
 
 @pytest.mark.parametrize(
@@ -273,6 +347,37 @@ def test_a_key_and_an_address_for_one_call(router: krouter.Router, upstream: Ups
     assert upstream.requests[-1].model == "gpt-4o"
     with pytest.raises(litellm.AuthenticationError, match="set OPENAI_API_KEY"):
         router.completion("openai/good", HELLO)
+
+
+@pytest.mark.parametrize(
+    ("model", "path"),
+    [
+        ("gemini/gemini-2.5-pro", "/v1beta/models/gemini-2.5-pro:generateContent"),
+        ("deepseek/x", "/v1beta/chat/completions"),
+        ("anthropic/x", "/v1beta/v1/messages"),
+    ],
+)
+def test_an_address_is_read_in_litellms_sense(
+    router: krouter.Router, upstream: Upstream, model: str, path: str
+) -> None:
+    reply = router.completion(model, HELLO, api_base=f"{upstream.url}/v1beta", api_key="k")
+    assert upstream.requests[-1].path == path
+    assert reply.choices[0].message.content
+
+
+@pytest.mark.parametrize("model", ["openai/gpt-5.1", "mistral/small"])
+def test_parameters_that_litellm_maps(
+    router: krouter.Router, upstream: Upstream, model: str
+) -> None:
+    to: dict[str, Any] = {"api_base": f"{upstream.url}/v1", "api_key": "k"}
+    arguments: dict[str, Any] = {"max_tokens": 5, "seed": 1}
+    router.completion(model, HELLO, **to, **arguments)
+    theirs_own = openai.OpenAI(base_url=to["api_base"], api_key="k", max_retries=0)
+    client = theirs_own if model.startswith("openai/") else HTTPHandler()
+    with without_warnings(), closing(theirs_own), closing(client):
+        litellm.completion(model, HELLO, **to, **arguments, client=client, max_retries=0)
+    ours, theirs = (request.json for request in upstream.requests)
+    assert ours == theirs
 
 
 def test_an_address_of_the_call_gets_no_stored_key(upstream: Upstream) -> None:

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from krouter.asking import KROUTER_WAY
+from krouter.arguments import KROUTER_WAY
 from tests.upstream import Upstream
 
 PAGE = (Path(__file__).parent.parent / "docs" / "sdk.md").read_text()

@@ -185,6 +185,15 @@ def test_the_last_entrys_error_and_when_to_come_back(router: krouter.Router) -> 
     assert [attempt.status for attempt in error.route.attempts] == [401, 429]
 
 
+def test_what_openais_clients_read_off_an_error(router: krouter.Router) -> None:
+    error = failing(router, "local/x:status=400;code=context_length_exceeded", stream=False)
+    assert (error.code, error.type) == ("context_length_exceeded", "invalid_request_error")
+    assert error.param is None
+    assert error.body["code"] == "context_length_exceeded"
+    error = failing(router, "nowhere/x", stream=False)
+    assert error.code == "model_not_found"
+
+
 def test_a_locked_account(router: krouter.Router) -> None:
     failing(router, "local/x:status=429;retry-after=30", stream=False)
     error = failing(router, "local/x:status=429;retry-after=30", stream=True)
@@ -199,6 +208,8 @@ def test_a_locked_account(router: krouter.Router) -> None:
     [
         ("dialy", "NotFoundError", 404, "Did you mean 'daily'"),
         ("nowhere/x", "NotFoundError", 404, "no provider 'nowhere'"),
+        ("gpt-4oo", "NotFoundError", 404, "Did you mean 'gpt-4o'"),
+        ("opnai/gpt-4o", "NotFoundError", 404, "Did you mean 'openai/gpt-4o'"),
         ("openai/x", "AuthenticationError", 503, "set OPENAI_API_KEY"),
         ("gpt-4o", "AuthenticationError", 503, "set OPENAI_API_KEY"),
         ("later", "APIError", 501, "fusion"),

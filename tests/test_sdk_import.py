@@ -61,6 +61,47 @@ def test_a_forked_process_has_a_krouter_of_its_own() -> None:
     assert run(program) == ["stop", "stop", "0"]
 
 
+def test_a_stream_that_was_open_when_the_process_forked() -> None:
+    program = """
+        import os, sys, warnings
+        import krouter
+        hello = [{"role": "user", "content": "hi"}]
+        router = krouter.Router(combos={}, env={})
+        stream = router.completion("demo", hello, stream=True)
+        first = next(stream)
+        warnings.simplefilter("ignore")
+        child = os.fork()
+        if not child:
+            try:
+                list(stream)
+            except RuntimeError as error:
+                print("forked" in str(error), flush=True)
+            stream.close()
+            router.close()
+            try:
+                router.completion("demo", hello)
+            except RuntimeError as error:
+                print("closed" in str(error), flush=True)
+            os._exit(0)
+        print(os.waitpid(child, 0)[1])
+        print([first, *stream][-1].choices[0].finish_reason)
+    """
+    assert run(program) == ["True", "True", "0", "stop"]
+
+
+@pytest.mark.parametrize("way", ["atexit.register(say)", "threading.Thread(target=say).start()"])
+def test_the_first_call_as_the_program_ends(way: str) -> None:
+    program = f"""
+        import atexit, threading
+        from krouter import completion
+        def say():
+            reply = completion("demo", [{{"role": "user", "content": "hi"}}])
+            print(reply.choices[0].finish_reason)
+        {way}
+    """
+    assert run(program) == ["stop"]
+
+
 def test_names_that_are_not_there() -> None:
     with pytest.raises(AttributeError, match="complete"):
         krouter.complete  # noqa: B018

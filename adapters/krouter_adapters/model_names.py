@@ -66,7 +66,8 @@ def _table() -> dict[str, Any]:
 
 
 def _bare(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, facts in table.items():
+    for name, row in table.items():
+        facts = table.get(row.get("alias_of", ""), row)
         prefix = _PREFIX.get(facts.get("litellm_provider", ""))
         if prefix and facts.get("mode") in _MODES and "/" not in name and name[:3] != "ft:":
             yield name, prefix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
@@ -48,8 +49,21 @@ def _body(call: Call, target: Target) -> bytes:
     edits: dict[str, Any] = call.dialect.upstream_edits(call.body)
     edits.update(target.params)
     edits["model"] = target.model
-    dropped = target.provider.drop
+    dropped = [*target.provider.drop, *_renamed(call, target, edits)]
     return call.body.edited({k: v for k, v in edits.items() if k not in dropped}, dropped)
+
+
+def _renamed(call: Call, target: Target, edits: dict[str, Any]) -> list[str]:
+    """Puts fields under the provider's own names into `edits`; gives their old names. A field that
+    is there under both names is left as it is."""
+    renamed = target.provider.rename if call.dialect.name == "chat" else {}
+    if not any(fnmatchcase(target.model, glob) for glob in target.provider.rename_for):
+        return []
+    there = edits.keys() | call.body.fields.keys()
+    fields = {old: new for old, new in renamed.items() if old in there and new not in there}
+    for old, new in fields.items():
+        edits[new] = edits[old] if old in edits else call.body.value(old)
+    return list(fields)
 
 
 def _headers(call: Call, target: Target, dialect: Dialect) -> Headers:

@@ -28,6 +28,8 @@ class _Row(BaseModel):
     litellm: Text
     headers: Headers = Field(default_factory=dict)
     drop: tuple[Text, ...] = ()
+    rename: dict[Text, Text] = Field(default_factory=dict)
+    rename_for: tuple[Text, ...] = ("*",)
     source: Text
     tried: Text | None
     keyless: bool = False
@@ -108,6 +110,8 @@ def _provider(name: str, row: _Row) -> Provider:
         litellm=row.litellm,
         headers=MappingProxyType(row.headers),
         drop=row.drop,
+        rename=MappingProxyType(row.rename),
+        rename_for=row.rename_for,
         source=row.source,
         tried=row.tried,
         keyless=row.keyless,

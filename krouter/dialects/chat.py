@@ -87,9 +87,19 @@ class _FirstChunk(msgspec.Struct):
     error: Any = None
 
 
+class _Message(msgspec.Struct):
+    content: str | list[Any] | None = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: list[dict[str, Any]] | None = None
+    function_call: dict[str, Any] | None = None
+    refusal: Any = None
+    audio: Any = None
+
+
 class _ReplyChoice(msgspec.Struct):
-    message: dict[str, Any] | None = None
-    text: Any = None
+    message: _Message | None = None
+    text: str | None = None
     finish_reason: Any = None
 
 
@@ -134,7 +144,7 @@ class ChatTracker:
         try:
             chunk = decode(data)
         except UNREADABLE:
-            if not data:
+            if data in (b"", b"null"):
                 return b""
             if data.startswith(b"[DONE]"):
                 return self._done()
@@ -259,6 +269,8 @@ class Chat:
             return Reading(Kind.GARBAGE)
         usage = read_usage(reply.usage)
         choices = reply.choices or ()
+        if not all(map(_is_readable, choices)):
+            return Reading(Kind.GARBAGE, usage)
         answered = any(map(_is_answer, choices))
         return Reading(Kind.ANSWER if answered else Kind.EMPTY, usage)
 
@@ -297,11 +309,24 @@ def _asks_usage(body: Body) -> bool:
     return isinstance(options, dict) and options.get("include_usage") is True
 
 
+def _is_readable(choice: _ReplyChoice) -> bool:
+    """Whether clients can read it: one that is done has a message, whose tool calls say what to
+    call."""
+    if choice.message is None:
+        return choice.text is not None or not _is_done(choice)
+    calls = choice.message.tool_calls or ()
+    return all(isinstance(call.get(call.get("type") or "function"), dict) for call in calls)
+
+
 def _is_answer(choice: _ReplyChoice) -> bool:
-    message = choice.message or {}
-    said = any(has_text(message.get(key)) for key in (*_CONTENT, "audio"))
+    message = choice.message
+    said = any(has_text(getattr(message, key, None)) for key in (*_CONTENT, "audio"))
+    return said or has_text(choice.text) or _is_done(choice)
+
+
+def _is_done(choice: _ReplyChoice) -> bool:
     reason = choice.finish_reason
-    return said or has_text(choice.text) or (isinstance(reason, str) and reason in _FINISHED)
+    return isinstance(reason, str) and reason in _FINISHED
 
 
 CHAT = Chat()

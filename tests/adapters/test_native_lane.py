@@ -88,6 +88,38 @@ def test_fields_that_a_provider_refuses_are_dropped() -> None:
     assert request.body == b'{"model":"up","stream":true,"k":{"store":1}}'
 
 
+@pytest.mark.parametrize(
+    ("provider", "model", "raw", "params", "body"),
+    [
+        ("openai", "gpt-5.1", b'{"max_tokens":1}', {}, b'{"max_completion_tokens":1,"model":"M"}'),
+        ("openai", "o3", b"{}", {"max_tokens": 2}, b'{"max_completion_tokens":2,"model":"M"}'),
+        (
+            "openai",
+            "o3",
+            b'{"max_tokens":1,"max_completion_tokens":2}',
+            {},
+            b'{"max_tokens":1,"max_completion_tokens":2,"model":"M"}',
+        ),
+        ("openai", "gpt-4o", b'{"max_tokens":1}', {}, b'{"max_tokens":1,"model":"M"}'),
+        ("openai", "llama-3", b'{"max_tokens":1}', {}, b'{"max_tokens":1,"model":"M"}'),
+        ("mistral", "x", b'{"seed":0,"k":1}', {}, b'{"k":1,"random_seed":0,"model":"M"}'),
+    ],
+)
+def test_fields_that_a_provider_takes_under_another_name(
+    provider: str, model: str, raw: bytes, params: dict[str, Any], body: bytes
+) -> None:
+    request = build(call("chat", raw), Target(ROWS[provider], model, params=params))
+    expected = json.loads(body.replace(b'"M"', json.dumps(model).encode()))
+    assert json.loads(request.body) == expected
+
+
+def test_only_a_chat_request_has_its_fields_renamed() -> None:
+    own = Provider("p", base_urls=OWN.base_urls, rename={"max_tokens": "max_completion_tokens"})
+    raw = b'{"model":"a","max_tokens":5}'
+    assert sent(own, raw=raw).body == b'{"model":"up","max_completion_tokens":5}'
+    assert sent(own, "messages", raw=raw).body == b'{"model":"up","max_tokens":5}'
+
+
 VALUES = st.recursive(
     st.one_of(
         st.none(),
