@@ -103,6 +103,12 @@ def _unknown(target: str, asked: str, world: World) -> str:
         providers = nearest(provider, world.registry.names_with_aliases())
         near = did_you_mean(target, [*known, *(f"{name}/{model}" for name in providers)])
         what = f"no provider {provider!r} is known"
+        if provider == "combo":
+            near, what = did_you_mean(model, world.combos), f"there is no combo {model!r}"
+        elif not near:
+            near = (
+                f"A provider of your own needs a base_url in krouter.toml: [provider.{provider}]."
+            )
     else:
         near = did_you_mean(target, [*known, *bare_names()])
         what = "no combo or alias has that name, and a model is written provider/model"

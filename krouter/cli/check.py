@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from krouter.accounts import Account
-from krouter.adapter import Adapter, lane_for, load_lanes
+from krouter.adapter import Adapter, lane_for, load_lanes, provider_of
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json
 from krouter.combos import Combo, Entry, reference, references
@@ -155,6 +155,7 @@ def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator
         known = target.removeprefix("combo/") in combos or (
             model and config.registry.find(provider) is not None
         )
+        known = known or provider_of(target) is not None
         if not known:
             message = f"{target!r} is neither a combo nor provider/model."
             yield Problem(

@@ -43,6 +43,12 @@ _FINISHED = frozenset(
     ]
 )
 
+# Those by which hosts say that they did not bring the reply to its end: vLLM, DeepSeek, Z.ai,
+# OpenRouter.
+_FAILED = frozenset(
+    ["error", "abort", "aborted", "failed", "insufficient_system_resource", "network_error"]
+)
+
 _ERROR_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -180,7 +186,7 @@ class ChatTracker:
     def _note(self, chunk: _Chunk | _FirstChunk, event: Event) -> bytes | None:
         choices = chunk.choices
         for choice in choices or ():
-            if choice.finish_reason:
+            if choice.finish_reason and not _has_failed(choice.finish_reason):
                 self._finished.add(_index(choice))
                 self.complete = len(self._finished) >= self._wanted
             elif self._wanted > 1:
@@ -310,8 +316,10 @@ def _asks_usage(body: Body) -> bool:
 
 
 def _is_readable(choice: _ReplyChoice) -> bool:
-    """Whether clients can read it: one that is done has a message, whose tool calls say what to
-    call."""
+    """Whether clients can read it as a whole: it did not fail, one that is done has a message, and
+    tool calls say what to call."""
+    if _has_failed(choice.finish_reason):
+        return False
     if choice.message is None:
         return choice.text is not None or not _is_done(choice)
     calls = choice.message.tool_calls or ()
@@ -322,6 +330,10 @@ def _is_answer(choice: _ReplyChoice) -> bool:
     message = choice.message
     said = any(has_text(getattr(message, key, None)) for key in (*_CONTENT, "audio"))
     return said or has_text(choice.text) or _is_done(choice)
+
+
+def _has_failed(reason: Any) -> bool:
+    return isinstance(reason, str) and reason in _FAILED
 
 
 def _is_done(choice: _ReplyChoice) -> bool:

@@ -328,3 +328,21 @@ def test_what_a_stream_s_reply_loses_is_known_at_its_end() -> None:
     wire = FakeWire(sse(*events, done=False), kind=STREAM)
     heard = ask(call("chat", True, seed=1), own(messages="http://h"), wire=wire)
     assert heard.dropped == ("seed", "citations")
+
+
+def test_the_placeholder_for_missing_tools_cannot_be_called() -> None:
+    tool_call = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    history = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": None, "tool_calls": [tool_call]},
+        {"role": "tool", "tool_call_id": "t", "content": "x"},
+    ]
+    wire = FakeWire(b"{}")
+    ask(call("chat", messages=history), own(messages="http://h"), wire=wire)
+    assert wire.body["tools"]
+    assert wire.body["tool_choice"] == {"type": "none"}
+
+
+def test_tools_that_are_no_list_are_named() -> None:
+    wire = FakeWire(b"{}")
+    assert "tools" in ask(call("chat", tools="x"), own(messages="http://h"), wire=wire).dropped

@@ -463,3 +463,14 @@ def test_the_openai_sdk_reads_an_error_body(upstream: Upstream) -> None:
     ):
         client.chat.completions.create(model="chat-429", messages=[])
     assert (caught.value.code, caught.value.type) == ("rate_limit_exceeded", "rate_limit_error")
+
+
+@pytest.mark.parametrize("reason", ["error", "abort", "insufficient_system_resource"])
+def test_a_reply_that_its_provider_calls_failed_is_not_whole(reason: str) -> None:
+    choice = {"index": 0, "message": {"role": "assistant", "content": "a"}, "finish_reason": reason}
+    assert CHAT.read_reply(json.dumps({"choices": [choice]}).encode()).kind is Kind.GARBAGE
+    live = tracker()
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+    begun = {"choices": [{"index": 0, "delta": {"content": "a"}}]}
+    play(live, event(begun) + event(end) + event("[DONE]"))
+    assert (live.complete, live.closed) == (False, True)

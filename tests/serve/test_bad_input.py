@@ -39,7 +39,7 @@ BODIES: list[tuple[str, bytes, int, str]] = [
     ("no messages", b'{"model": "demo"}', 400, "'messages' must be a list"),
     ("messages text", b'{"model": "demo", "messages": "hi"}', 400, "'messages' must be a list"),
     ("unknown", b'{"model": "dmeo", "messages": []}', 404, "Did you mean 'demo'?"),
-    ("unknown provider", b'{"model": "glmm/x", "messages": []}', 404, "'glm/'"),
+    ("unknown provider", b'{"model": "glmm/x", "messages": []}', 404, "'glm/x'"),
     ("no model part", b'{"model": "glm/", "messages": []}', 404, "Unknown model 'glm/'"),
     ("long name", b'{"model": "glm/' + b"a" * 9999 + b'", "messages": []}', 404, "at most 300"),
     ("path trick", b'{"model": "../../etc/passwd", "messages": []}', 404, "Unknown model"),

@@ -60,7 +60,7 @@ class Library(Classes):
 
     async def call(self, call: Call, target: Target, goal: Aim, wire: Wire) -> Incoming:
         """The answer of LiteLLM's own call."""
-        with _refusing(goal):
+        with _refusing(target.provider.name):
             draft = drafted(call, target, goal, self.adapt)
         chat = draft.chat
         params = parameters(chat)
@@ -81,7 +81,7 @@ class Library(Classes):
     def request(self, call: Call, target: Target, goal: Aim) -> Built:
         """The request to send. Raises Unsendable, whatever it is that the classes dislike."""
         hush()
-        with _refusing(goal):
+        with _refusing(target.provider.name):
             return self._request(call, target, goal)
 
     def _request(self, call: Call, target: Target, goal: Aim) -> Built:
@@ -208,21 +208,21 @@ def _names(draft: Draft, cleaned: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextmanager
-def _refusing(goal: Aim) -> Iterator[None]:
+def _refusing(provider: str) -> Iterator[None]:
     """Whatever it is that LiteLLM dislikes about a request makes it Unsendable."""
     try:
         yield
     except Unsendable:
         raise
     except Exception as error:
-        _log.debug("LiteLLM's classes refuse a request to %s", goal.name, exc_info=True)
-        raise Unsendable(_refusal(goal, error)) from None
+        _log.debug("LiteLLM's classes refuse a request to %s", provider, exc_info=True)
+        raise Unsendable(_refusal(provider, error)) from None
 
 
-def _refusal(goal: Aim, error: Exception) -> str:
+def _refusal(provider: str, error: Exception) -> str:
     """What a class dislikes, in one line; LiteLLM's texts name its own classes and hints."""
     text = str(getattr(error, "message", "") or error).strip().split("\n")[0]
     text = text.removeprefix("litellm.").strip()[:500]
     kind = type(error).__name__
     said = f"{kind}: {text}" if text and not text.startswith(kind) else text or kind
-    return f"This request cannot be carried to {goal.name} ({said})."
+    return f"This request cannot be carried to {provider} ({said})."

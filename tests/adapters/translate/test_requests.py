@@ -132,8 +132,8 @@ def test_no_text_is_lost_and_calls_are_answered_at_once(adapt: Adapt, turns: lis
     whole = "\n".join(texts_in(out))
     assert all(text in whole for text in texts_in(turns))
     assert whole.count("https://") == 0
-    images = json.dumps(turns).count('"image"')
-    assert json.dumps(out).count('"image_url", "image_url"') == images
+    images = json.dumps(turns).count('{"type": "image"')
+    assert json.dumps(out).count('{"type": "image_url"') == images
     for place, message in enumerate(out):
         ids = [call["id"] for call in message.get("tool_calls", ())]
         answers = out[place + 1 : place + 1 + len(ids)]

@@ -107,7 +107,10 @@ def _legacy_functions(out: Json) -> None:
 
 
 def _tools(out: Json, target: Form, dropped: Dropped) -> None:
-    tools = [kept for tool in as_dicts(out.pop("tools", None)) if (kept := _tool(tool, dropped))]
+    given = out.pop("tools", None)
+    if given is not None and not isinstance(given, list):
+        dropped.add("tools")
+    tools = [kept for tool in as_dicts(given) if (kept := _tool(tool, dropped))]
     choice = out.pop("tool_choice", None)
     allowed = as_dict(choice)
     if allowed.get("type") == "allowed_tools":
@@ -257,11 +260,18 @@ _MOST_OF_OLD_CLAUDE, _MOST_OF_UNKNOWN = 4096, 8192
 _OLD_CLAUDE = re.compile(r"claude-(v?[12]\b|instant|3-(opus|sonnet|haiku))")
 
 
+_PLACEHOLDER = "dummy_tool"
+"""The class adds a tool of this name where a history with calls comes without tools, which
+Anthropic refuses."""
+
+
 def finish_messages_request(data: Json, original: Json, most: int | None) -> tuple[Json, list[str]]:
     """The Anthropic body LiteLLM built from the chat body `original`, with what Anthropic would
     refuse taken out. `most` is how many tokens the model can write, where LiteLLM knows it."""
     dropped = Dropped()
     out = dict(data)
+    if any(tool.get("name") == _PLACEHOLDER for tool in as_dicts(out.get("tools"))):
+        out["tool_choice"] = {"type": "none"}
     _limit(out, original, most)
     if "thinking" not in out and "effort" not in as_dict(out.get("output_config")):
         _name_unthought(original, dropped)
