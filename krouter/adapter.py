@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from krouter.body import Body
+from krouter.catalog import ModelData
 from krouter.dialects.base import Dialect
 from krouter.providers import Provider
 from krouter.wire import Headers, Incoming, Wire
@@ -88,6 +89,13 @@ def provider_of(name: str) -> str | None:
     """
     found: str | None = import_module("krouter_adapters.model_names").provider_of(name)
     return found
+
+
+def load_models() -> ModelData:
+    """What is known of models. The first call reads LiteLLM's data file, without importing
+    LiteLLM."""
+    data: ModelData = import_module("krouter_adapters.model_data").load_models()
+    return data
 
 
 def bare_names() -> Mapping[str, str]:

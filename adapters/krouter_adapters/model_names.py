@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 import re
 from collections.abc import Iterator, Mapping
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-FILE = "model_prices_and_context_window_backup.json"
+from krouter_adapters.model_data import MODES, Row, load_table
 
-_MODES = frozenset(("chat", "responses"))
 _PREFIX = {
     "openai": "openai",
     "anthropic": "anthropic",
@@ -50,31 +46,20 @@ def known_names() -> Mapping[str, str]:
 
 @cache
 def _names() -> _Names:
-    table = _table()
+    table = load_table()
     return _Names(dict(_bare(table)), tuple(_rules(table)))
 
 
-def _table() -> dict[str, Any]:
-    spec = importlib.util.find_spec("litellm")
-    if spec is None or spec.origin is None:
-        return {}
-    try:
-        table: dict[str, Any] = json.loads(Path(spec.origin).with_name(FILE).read_bytes())
-    except OSError:
-        return {}
-    return table
-
-
-def _bare(table: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _bare(table: Mapping[str, Row]) -> Iterator[tuple[str, str]]:
     for name, row in table.items():
-        facts = table.get(row.get("alias_of", ""), row)
-        prefix = _PREFIX.get(facts.get("litellm_provider", ""))
-        if prefix and facts.get("mode") in _MODES and "/" not in name and name[:3] != "ft:":
+        facts = table.get(row.alias_of, row)
+        prefix = _PREFIX.get(facts.litellm_provider)
+        if prefix and facts.mode in MODES and "/" not in name and name[:3] != "ft:":
             yield name, prefix
 
 
-def _rules(table: Mapping[str, Any]) -> Iterator[tuple[re.Pattern[str], str]]:
-    for rule in table.get("fallback_generalizations", {}).get("rules", ()):
-        provider = rule.get("model_info", {}).get("litellm_provider")
-        if provider:
-            yield re.compile(rule["pattern"], re.IGNORECASE), provider
+def _rules(table: Mapping[str, Row]) -> Iterator[tuple[re.Pattern[str], str]]:
+    rules = table["fallback_generalizations"].rules if "fallback_generalizations" in table else ()
+    for rule in rules:
+        if provider := rule.model_info.litellm_provider:
+            yield re.compile(rule.pattern, re.IGNORECASE), provider
