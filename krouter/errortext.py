@@ -218,7 +218,8 @@ def _inner(holder: dict[Any, Any]) -> dict[Any, Any] | None:
         inner = _first(holder.get(key))
         if isinstance(inner, dict) and "loc" not in inner:
             return inner
-    return None
+    message = holder.get("message")
+    return message if isinstance(message, dict) else None
 
 
 def _completed(text: ErrorText, metadata: Any) -> ErrorText:
