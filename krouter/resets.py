@@ -51,7 +51,7 @@ def stated_reset(headers: Mapping[str, str], body: Any, text: str, now: float) -
         _of_limits(headers),
     )
     for values in sources:
-        moments = [at for value in values if (at := _moment(value, now)) is not None]
+        moments = [at for value in values if (at := moment(value, now)) is not None]
         if moments:
             return min(moments)
     return None
@@ -113,7 +113,9 @@ def _sibling(name: str, word: str) -> str:
     return f"{before}{word}{after}"
 
 
-def _moment(value: object, now: float) -> float | None:
+def moment(value: object, now: float) -> float | None:
+    """A reset in any of the spellings that providers use, in epoch seconds; None for what is none,
+    is past, or lies more than 32 days ahead."""
     try:
         at = _parsed(value, now)
     except (ValueError, TypeError, OverflowError, IndexError):

@@ -13,9 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from krouter.settings import SecretKind, reference_parts
+from krouter.tokens import Token, read_token
 
 COMMAND_LIMIT = 10.0
 COMMAND_FRESH = 300.0
+EXPIRY_LEAD = 300.0
+"""A token that expires within so many seconds is had anew before it is used."""
+COMMAND_PAUSE = 10.0
+"""A command that keeps printing such a token is not run more often than this."""
 
 Run = Callable[[str, Mapping[str, str]], Awaitable[tuple[int, bytes]]]
 
@@ -63,9 +68,11 @@ def _kill(process: Process) -> None:
 
 
 class Secrets:
-    """Reveals references. Files are read again when they change, commands after 5 minutes.
+    """Reveals references. Files are read again when they change, commands run after 5 minutes, and
+    both when the token that they hold is about to expire.
 
     `env` is the environment of variables and commands; relative files are looked for in `folder`.
+    `now` gives epoch seconds, by which tokens expire.
     """
 
     def __init__(
@@ -75,13 +82,15 @@ class Secrets:
         *,
         folder: Path = Path(),
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._env = env
         self._run = run
         self._folder = folder
         self._clock = clock
-        self._files: dict[Path, tuple[tuple[int, int], str]] = {}
-        self._outputs: dict[str, tuple[float, str]] = {}
+        self._now = now
+        self._files: dict[Path, tuple[tuple[int, int], Token]] = {}
+        self._outputs: dict[str, tuple[float, Token]] = {}
         self._running: dict[str, asyncio.Lock] = {}
 
     async def reveal(self, ref: str) -> str:
@@ -117,13 +126,24 @@ class Secrets:
         try:
             stat = path.stat()
             stamp = stat.st_mtime_ns, stat.st_size
-            if path not in self._files or self._files[path][0] != stamp:
-                self._files[path] = stamp, _clean(path.read_text("utf-8"), f"the file {path}")
+            known = self._files.get(path)
+            if known is None or known[0] != stamp or self._ends_soon(known[1]):
+                known = stamp, _token(path.read_text("utf-8"), f"the file {path}")
+                self._files[path] = known
         except OSError as error:
             raise SecretError(f"the file {path} cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
             raise SecretError(f"the file {path} is not text") from None
-        return self._files[path][1]
+        return self._valid(known[1], f"the file {path}")
+
+    def _ends_soon(self, token: Token) -> bool:
+        return token.expires is not None and token.expires - self._now() < EXPIRY_LEAD
+
+    def _valid(self, token: Token, what: str) -> str:
+        if token.expires is not None and token.expires <= self._now():
+            at = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(token.expires))
+            raise SecretError(f"the token of {what} expired at {at}: sign in again")
+        return token.secret
 
     def _expanded(self, target: str) -> Path:
         home = self._env.get("HOME")
@@ -133,13 +153,17 @@ class Secrets:
 
     async def _output(self, command: str) -> str:
         async with self._running.setdefault(command, asyncio.Lock()):
-            at, output = self._outputs.get(command, (-COMMAND_FRESH, ""))
-            if not output or self._clock() - at >= COMMAND_FRESH:
-                output = await self._run_once(command)
-                self._outputs[command] = self._clock(), output
-            return output
+            known = self._outputs.get(command)
+            if known is None or self._is_old(*known):
+                known = self._clock(), await self._run_once(command)
+                self._outputs[command] = known
+            return self._valid(known[1], f"the command {_program(command)!r}")
 
-    async def _run_once(self, command: str) -> str:
+    def _is_old(self, at: float, token: Token) -> bool:
+        age = self._clock() - at
+        return age >= (COMMAND_PAUSE if self._ends_soon(token) else COMMAND_FRESH)
+
+    async def _run_once(self, command: str) -> Token:
         what = f"the command {_program(command)!r}"
         try:
             status, output = await self._run(command, self._env)
@@ -149,12 +173,20 @@ class Secrets:
             raise SecretError(f"{what} cannot be run: {error.strerror}") from None
         if status:
             raise SecretError(f"{what} failed with status {status}")
-        return _clean(output.decode("utf-8", "replace"), what)
+        return _token(output.decode("utf-8", "replace"), what)
 
 
 def _program(command: str) -> str:
     """The program alone: the rest of a command line may hold a secret of its own."""
     return next((word for word in command.split() if "=" not in word), "…")
+
+
+def _token(text: str, what: str) -> Token:
+    """A secret of a file or a command, which may be JSON around it."""
+    token = read_token(text)
+    if token is None:
+        raise SecretError(f"{what} is JSON without an access token")
+    return token._replace(secret=_clean(token.secret, what))
 
 
 def _clean(text: str, what: str) -> str:

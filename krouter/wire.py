@@ -7,7 +7,7 @@ import io
 import ssl
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
+from typing import Literal, Protocol
 
 import aiohttp
 from aiohttp.abc import AbstractResolver
@@ -21,12 +21,12 @@ Headers = list[tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """One request to a provider."""
+    """One request to a provider. A GET has no body."""
 
     url: str
     headers: Headers
-    body: bytes
-    method: str = "POST"
+    body: bytes = b""
+    method: Literal["POST", "GET"] = "POST"
 
 
 class WireError(Exception):
@@ -144,7 +144,7 @@ class HttpWire:
             response = await self._open().request(
                 request.method,
                 URL(request.url, encoded=True),
-                data=_payload(request.body),
+                data=_payload(request.body) if request.method == "POST" else None,
                 headers=request.headers,
                 allow_redirects=False,
                 timeout=_timeout(connect),

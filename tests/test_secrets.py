@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
-from krouter.secrets import SecretError, SecretRef, Secrets
+from krouter.secrets import COMMAND_PAUSE, EXPIRY_LEAD, SecretError, SecretRef, Secrets
 
 
 class Clock:
@@ -104,6 +105,83 @@ def test_a_command_is_kept_for_five_minutes() -> None:
     assert reveal(secrets, "command:op read x") == "secret-2"
     secrets.forget("command:op read x")
     assert reveal(secrets, "command:op read x") == "secret-3"
+
+
+class Tokens(Runner):
+    """Prints a token that expires `lives` seconds after `clock`, as JSON."""
+
+    def __init__(self, clock: Clock, lives: float) -> None:
+        super().__init__()
+        self.clock, self.lives = clock, lives
+
+    async def __call__(self, command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
+        self.runs += 1
+        told = {"access_token": f"token-{self.runs}", "expires_at": self.clock.now + self.lives}
+        return 0, json.dumps(told, indent=2).encode()
+
+
+def test_a_command_is_run_again_before_its_token_expires() -> None:
+    clock = Clock()
+    clock.now = 1_000_000.0
+    run = Tokens(clock, EXPIRY_LEAD + 100)
+    secrets = Secrets({}, run, clock=clock, now=clock)
+    tokens = []
+    for _ in range(4):
+        tokens.append(reveal(secrets, "command:x"))
+        clock.now += 60
+    assert tokens == ["token-1", "token-1", "token-2", "token-2"]
+
+
+def test_a_command_whose_tokens_are_always_short_is_not_run_each_time() -> None:
+    clock = Clock()
+    clock.now = 1_000_000.0
+    secrets = Secrets({}, Tokens(clock, 20), clock=clock, now=clock)
+    tokens = []
+    for _ in range(5):
+        tokens.append(reveal(secrets, "command:x"))
+        clock.now += COMMAND_PAUSE / 2
+    assert tokens == ["token-1", "token-1", "token-2", "token-2", "token-3"]
+
+
+def test_an_expired_token_is_not_sent(tmp_path: Path) -> None:
+    clock = Clock()
+    clock.now = 1_800_000_000.0
+    path = tmp_path / "token"
+    path.write_text('{"claudeAiOauth": {"accessToken": "hunter2", "expiresAt": 1800000100000}}')
+    secrets = Secrets({}, Tokens(clock, 0), folder=tmp_path, clock=clock, now=clock)
+    assert reveal(secrets, "file:token") == "hunter2"
+    assert secrets.present("file:token") is None
+    clock.now += 100
+    for ref in ("file:token", "command:x"):
+        with pytest.raises(SecretError, match="expired at 2027-01-15 08:01 UTC") as caught:
+            reveal(secrets, ref)
+        assert "hunter2" not in str(caught.value)
+    assert "expired" in (secrets.present("file:token") or "")
+
+
+def test_a_file_is_read_again_before_its_token_expires(tmp_path: Path) -> None:
+    clock = Clock()
+    clock.now = 1_000_000.0
+    path = tmp_path / "token"
+    secrets = Secrets({}, folder=tmp_path, now=clock)
+
+    def write(token: str, expires: int) -> None:
+        path.write_text(json.dumps({"token": token, "expires_at": expires}))
+        os.utime(path, ns=(1, 1))  # as where time is coarse
+
+    write("one", 1_000_400)
+    assert reveal(secrets, "file:token") == "one"
+    write("two", 1_009_000)
+    assert reveal(secrets, "file:token") == "one"
+    clock.now += 200
+    assert reveal(secrets, "file:token") == "two"
+
+
+def test_json_without_a_token_is_named(tmp_path: Path) -> None:
+    (tmp_path / "token").write_text('{"password": "hunter2"}')
+    with pytest.raises(SecretError, match="JSON without an access token") as caught:
+        reveal(Secrets({}, folder=tmp_path), "file:token")
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_command_wanted_twice_at_once_runs_once() -> None:

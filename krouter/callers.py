@@ -1,0 +1,40 @@
+"""The caller's own credential, and where it may go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from krouter.keys import PREFIX
+from krouter.providers import Provider
+from krouter.wire import Headers
+
+
+def callers_token(
+    headers: Headers, provider: Provider, url: str, is_ours: Callable[[str], bool]
+) -> str | None:
+    """The bearer token of the caller's `Authorization`, if it may go to `url`.
+
+    It goes to the host of one of `provider`'s own addresses only, and never when it is a key of
+    krouter's: `is_ours` knows those, and whatever looks like one stays here too. No other header
+    of the caller's is a credential that may be passed on.
+    """
+    given = [value.strip() for name, value in headers if name == "authorization"]
+    if len(given) != 1 or not _is_own_host(url, provider):
+        return None
+    scheme, _, token = given[0].partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token or not (token.isascii() and token.isprintable()):
+        return None
+    return None if token.startswith(PREFIX) or is_ours(token) else token
+
+
+def _is_own_host(url: str, provider: Provider) -> bool:
+    bases = [*provider.base_urls.values(), *filter(None, [provider.litellm_base])]
+    return _origin(url) in map(_origin, bases)
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, (parts.hostname or "").lower(), port

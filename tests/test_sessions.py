@@ -1,0 +1,27 @@
+"""Which account serves a conversation, and for how long."""
+
+from __future__ import annotations
+
+from krouter.sessions import KEEP_SECONDS, Sessions
+from tests.harness import Clock
+
+
+def test_a_conversation_stays_for_fifteen_minutes_from_its_last_answer() -> None:
+    clock = Clock()
+    sessions = Sessions(clock)
+    sessions.bind("talk", "glm", "a")
+    clock.forward(KEEP_SECONDS - 1)
+    assert sessions.account("talk", "glm") == "a"
+    assert sessions.account("talk", "cc") is None
+    sessions.bind("talk", "glm", "a")
+    clock.forward(KEEP_SECONDS - 1)
+    assert sessions.account("talk", "glm") == "a"
+    clock.forward(1)
+    assert sessions.account("talk", "glm") is None
+
+
+def test_conversations_are_bounded() -> None:
+    sessions = Sessions(Clock(), size=2)
+    for name in "abc":
+        sessions.bind(name, "glm", "x")
+    assert [sessions.account(name, "glm") for name in "abc"] == [None, "x", "x"]
