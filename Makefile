@@ -24,10 +24,11 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.stamp  ## start-up times, and the cost of a call from Python, against their limits
+bench: $(VENV)/dev.stamp  ## start-up times, the cost of a call from Python and of an order, against their limits
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.sdk
 	$(BIN)/python -m benchmarks.litellm_lane
+	$(BIN)/python -m benchmarks.planning
 
 lock: $(VENV)/dev.stamp  ## resolve the dependencies again, with hashes
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements.lock

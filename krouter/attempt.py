@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,9 +13,12 @@ from krouter.answer import Answer, described
 from krouter.board import Board, Ticket
 from krouter.body import Body
 from krouter.dialects.base import Kind, Tracker
+from krouter.dialects.needs import has_images
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
-from krouter.errortext import ErrorText, read_error
+from krouter.errortext import ErrorText, read_error, without_echo
+from krouter.features import Feature, named_in, names_image_rejection
 from krouter.headers import to_caller
+from krouter.pool import Pool
 from krouter.route import Attempt, Route
 from krouter.settings import Timeouts
 from krouter.stream import Relay
@@ -45,6 +49,8 @@ class Failed:
     """The credential that was sent."""
     total_spent: bool = False
     """The request's own deadline ended it, not the attempt's."""
+    features: tuple[Feature, ...] = ()
+    """Optional features of the request that the provider refuses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,8 @@ class Limits:
 @dataclass(slots=True)
 class Trial:
     """One attempt under way. `last` says that no other entry follows; `rename` is the model name
-    the caller is to see, where it is not the provider's own."""
+    the caller is to see, where it is not the provider's own; `dropped` is what has been taken out
+    of the call; `session` tells its conversation, if that matters."""
 
     call: Call
     target: Target
@@ -73,6 +80,11 @@ class Trial:
     limits: Limits
     last: bool
     rename: str | None
+    pool: Pool
+    dropped: tuple[str, ...] = ()
+    session: str = ""
+    callers_own: bool = False
+    """The credential is the caller's: its refusal says nothing about other callers."""
 
     async def run(self) -> Answer | Failed:
         """Sends, and reads until the reply can be passed on. The ticket is given back here, or,
@@ -126,8 +138,25 @@ class Trial:
 
     async def _sent(self) -> Incoming:
         reply = await self.lane.send(self.call, self.target, self.wire)
-        self.note.dropped = reply.dropped
+        self._note_dropped(reply)
+        ticket = self.ticket
+        self.pool.quota.heard(ticket.provider, ticket.account, ticket.model, reply.headers)
         return reply
+
+    def _note_dropped(self, reply: Incoming) -> None:
+        self.note.dropped = (*self.dropped, *reply.dropped)
+
+    def _succeeded(self, signatures: Sequence[str]) -> None:
+        self.board.succeed(self.ticket)
+        if signatures:
+            self.board.makers.note(self.target.provider.maker, signatures)
+        provider, account = self.ticket.provider, self.ticket.account
+        first_byte = self.note.first_byte
+        waited = first_byte - self.note.began if self.call.stream and first_byte else None
+        self.pool.health.succeed(provider, account, waited)
+        if self.session:
+            self.pool.sessions.bind(self.session, provider, account)
+        self._end(ANSWERED)
 
     def _judged(self, reply: Incoming, raw: bytes) -> Answer | Failed:
         reading = self.call.dialect.read_reply(raw)
@@ -142,9 +171,8 @@ class Trial:
             failed = self._failed(Fault.EMPTY, "")
             failed.held = answer
             return failed
-        self.board.succeed(self.ticket)
-        self._end(ANSWERED)
-        self.note.dropped = reply.dropped  # with what the reply itself lost
+        self._succeeded(reading.signed)
+        self._note_dropped(reply)  # with what the reply itself lost
         self.route.name_dropped()
         return answer
 
@@ -237,7 +265,7 @@ class Trial:
         """Books how a stream ended, and gives the ticket back whatever happens."""
         try:
             self._book(relay)
-            self.note.dropped = reply.dropped
+            self._note_dropped(reply)
             self.route.name_dropped()
         finally:
             self.board.end(self.ticket)
@@ -249,8 +277,7 @@ class Trial:
         if tracker.malformed:
             self.route.notes.append(f"{tracker.malformed} malformed events left out")
         if tracker.complete:
-            self.board.succeed(self.ticket)
-            self._end(ANSWERED)
+            self._succeeded(tracker.signed)
         elif tracker.error:
             self._failed_with(tracker.error_status, [], tracker.error)
         elif self.note.ended is None:
@@ -272,9 +299,23 @@ class Trial:
         secret = self.target.secret
         text, told = read_error(self._blotted(raw))
         lowered = {name.lower(): value for name, value in headers}
-        failed = self._noted(Evidence(status, text, None, lowered, told), lock=True)
+        refuses_images = self._refuses_images(text)
+        features = named_in(text, self.call.dialect.name) if status in (400, 422) else ()
+        evidence = Evidence(status, text, None, lowered, told, refuses_images, bool(features))
+        failed = self._noted(evidence, lock=True)
+        failed.features = features
         failed.told, failed.headers = told, to_caller(headers, secret)
         return failed
+
+    def _refuses_images(self, text: ErrorText) -> bool:
+        """Whether the model takes no images, and the request holds some. What a provider quotes of
+        the request does not count."""
+        if not names_image_rejection(text.message):
+            return False
+        own_words = without_echo(text.message, self.call.body.raw)
+        return names_image_rejection(own_words) and has_images(
+            self.call.dialect.name, self.call.body
+        )
 
     def _failed_inside(self, raw: bytes) -> Failed:
         """An error inside a 200: the provider's words, but no status of its own."""
@@ -298,7 +339,9 @@ class Trial:
         self._end(verdict.failure)
         self.note.row, self.note.status = verdict.row, evidence.status
         self.note.detail = evidence.text.message or str(evidence.fault or "")
-        self.note.lock = self.board.fail(self.ticket, verdict) if lock else None
+        if lock and not (self.callers_own and verdict.failure is Failure.NOT_SIGNED_IN):
+            self.note.lock = self.board.fail(self.ticket, verdict)
+            self.pool.health.fail(self.ticket.provider, self.ticket.account, verdict.failure)
         return Failed(verdict, secret=self.target.secret)
 
     def _first_byte(self) -> None:

@@ -6,23 +6,31 @@ In memory and bounded; one process needs no server for it.
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Generic, TypeVar
 
-from cachetools import LRUCache
+from cachetools import LRUCache, TTLCache
 
+from krouter.dialects.thinking import digest
 from krouter.errors import Failure, Lock, Scope, Verdict
+from krouter.features import Feature
 
 BACKOFF_BASE = 2.0
 """Seconds of the first back-off lock; each further one is twice as long."""
 BACKOFF_MOST = 300.0
+HOUR = 3600.0
+DAY = 24 * HOUR
 PROBE_SECONDS = 10.0
 """How long one request may probe before others follow without its answer."""
 
 Pair = tuple[str, str]
 """Provider and account."""
+Target = tuple[str, str]
+"""Provider and model."""
 Key = tuple[str, str, str]
 """Provider, account, model; `*` for all of them."""
 
@@ -106,11 +114,82 @@ class Blocked:
         return self.lock.soft
 
 
+class Makers:
+    """Which provider signed which thinking, by digest, for a day."""
+
+    def __init__(self, now: Callable[[], float], size: int = 100_000) -> None:
+        self._maker: TTLCache[str, str] = TTLCache(size, DAY, now)
+
+    def note(self, maker: str, signatures: Iterable[str]) -> None:
+        for signature in signatures:
+            self._maker[digest(signature)] = maker
+
+    def foreign(self, maker: str, digests: Iterable[str]) -> frozenset[str]:
+        """Those known to be of another maker's."""
+        return frozenset(d for d in digests if self._maker.get(d, maker) != maker)
+
+
+T = TypeVar("T")
+
+
+class Learned(Generic[T]):
+    """What models were found to refuse, each for an hour after it last mattered."""
+
+    def __init__(self, now: Callable[[], float], size: int = 10_000) -> None:
+        self._refused: TTLCache[Target, frozenset[T]] = TTLCache(size, HOUR, now)
+        self._is_new = True
+
+    def note(self, provider: str, model: str, *refused: T) -> None:
+        self._is_new = False
+        self._refused[provider, model] = self.refused(provider, model).union(refused)
+
+    def refused(self, provider: str, model: str) -> frozenset[T]:
+        if self._is_new:
+            return frozenset()
+        found: frozenset[T] = self._refused.get((provider, model), frozenset())
+        return found
+
+    def mattered(self, provider: str, model: str) -> None:
+        """Keeps what is known for another hour."""
+        if found := self.refused(provider, model):
+            self._refused[provider, model] = found
+
+
+class Turns:
+    """One rotation a name, shared by all callers: how many requests have gone through it."""
+
+    def __init__(self) -> None:
+        self._taken: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def take(self, name: str) -> int:
+        """The number of requests before this one, which counts from now on."""
+        with self._lock:
+            taken = self._taken.get(name, 0)
+            self._taken[name] = taken + 1
+            return taken
+
+    def peek(self, name: str) -> int:
+        """The same without counting."""
+        return self._taken.get(name, 0)
+
+    def restart(self, names: Iterable[str] | None = None) -> None:
+        """Those of `names`, or all, start again from their first entry."""
+        with self._lock:
+            for name in list(self._taken) if names is None else names:
+                self._taken.pop(name, None)
+
+
 class Board:
     """`now` gives epoch seconds."""
 
     def __init__(self, now: Callable[[], float], size: int = 10_000) -> None:
         self.now = now
+        self.turns = Turns()
+        self.images: Learned[None] = Learned(now)
+        """Models that take no images."""
+        self.features: Learned[Feature] = Learned(now)
+        self.makers = Makers(now)
         self._locks: LRUCache[Key, LockState] = LRUCache(size)
         self._in_flight: dict[Pair, int] = {}
         self._queues: dict[Pair, deque[asyncio.Future[Pair]]] = {}

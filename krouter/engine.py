@@ -253,7 +253,9 @@ class Engine:
     async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._stopping = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
+        polling = asyncio.create_task(self.house.poller.run())
         await self._stopping.wait()
+        polling.cancel()
         others = asyncio.all_tasks() - {asyncio.current_task()} - self._endings
         for task in others:
             task.cancel()

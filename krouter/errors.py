@@ -20,7 +20,9 @@ class Failure(StrEnum):
     """Why an attempt failed; the closed list of reasons."""
 
     CALLER_GONE = "caller gone"
+    IMAGE_REJECTED = "image rejected"
     TOO_LARGE = "too large"
+    MODEL_GONE = "model gone"
     ACCOUNT_BARRED = "account barred"
     QUOTA_SPENT = "quota spent"
     NOT_SIGNED_IN = "not signed in"
@@ -29,6 +31,7 @@ class Failure(StrEnum):
     SERVER_ERROR = "server error"
     TIMED_OUT = "timed out"
     REFUSED = "refused"
+    FEATURE_REFUSED = "feature refused"
     BAD_REQUEST = "bad request"
     EMPTY_REPLY = "empty reply"
 
@@ -62,7 +65,9 @@ class Evidence:
 
     `status` is the upstream's HTTP status, or the one that its error event stands for; None when
     none arrived. A `fault` counts while there is no status of 400 or more. `headers` have
-    lower-case names; `body` is the parsed error body.
+    lower-case names; `body` is the parsed error body. `image_rejected` says that the request holds
+    images and the error that the model takes none, `feature_refused` that the error names an
+    optional feature of the request.
     """
 
     status: int | None
@@ -70,6 +75,8 @@ class Evidence:
     fault: Fault | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: Any = None
+    image_rejected: bool = False
+    feature_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +130,7 @@ class Rule:
 
     `codes` are lower-case error codes and types; `says` and `unless` are searched in the error's
     code, type and message, in lower case. `far` asks for a stated reset more than ten
-    minutes ahead.
+    minutes ahead; `image` and `feature` for what the evidence says of these.
     """
 
     row: Row
@@ -133,6 +140,8 @@ class Rule:
     says: re.Pattern[str] | None = None
     unless: re.Pattern[str] | None = None
     far: bool = False
+    image: bool = False
+    feature: bool = False
 
     def matches(self, seen: _Seen) -> bool:
         if seen.fault:
@@ -141,6 +150,8 @@ class Rule:
             seen.status in self.statuses
             and self._named(seen)
             and (seen.far or not self.far)
+            and (seen.image or not self.image)
+            and (seen.feature or not self.feature)
             and not (self.unless and self.unless.search(seen.words))
         )
 
@@ -169,6 +180,8 @@ class _Seen:
     words: str
     reset: float | None
     far: bool
+    image: bool
+    feature: bool
 
 
 FAR = 600.0
@@ -184,7 +197,9 @@ def _names(names: str) -> frozenset[str]:
 
 
 _CALLER_GONE = Row(1, Failure.CALLER_GONE, next_entry=False)
+_IMAGE = Row(2, Failure.IMAGE_REJECTED)
 _TOO_LARGE = Row(3, Failure.TOO_LARGE, next_entry=False)
+_MODEL_GONE = Row(4, Failure.MODEL_GONE, lock=Lock(Scope.MODEL, HOUR / 2))
 _BARRED = Row(5, Failure.ACCOUNT_BARRED, True, lock=Lock(Scope.ACCOUNT, 24 * HOUR))
 _QUOTA = Row(6, Failure.QUOTA_SPENT, True, lock=Lock(Scope.ACCOUNT, HOUR), until_reset=True)
 _MODEL_QUOTA = replace(_QUOTA, lock=Lock(Scope.ACCOUNT_MODEL, HOUR))
@@ -195,6 +210,7 @@ _OVERLOADED = Row(9, Failure.OVERLOADED, True, lock=_BACK_OFF, retry=True)
 _SERVER = Row(10, Failure.SERVER_ERROR, True, lock=replace(_BACK_OFF, from_second=True), retry=True)
 _TIMED_OUT = Row(11, Failure.TIMED_OUT, lock=_BACK_OFF)
 _REFUSED = Row(12, Failure.REFUSED)
+_FEATURE = Row(13, Failure.FEATURE_REFUSED)
 _BAD_REQUEST = Row(14, Failure.BAD_REQUEST)
 _EMPTY = Row(15, Failure.EMPTY_REPLY)
 
@@ -315,6 +331,23 @@ _WRONG_KEY = _words(
     r"api key (?:is )?(?:not valid|invalid|expired)", r"(?:incorrect|invalid) api key"
 )
 
+_GONE_CODES = _names(
+    "model_not_found model_not_available model_not_supported unsupported_model unknown_model"
+    " invalid_model model_decommissioned model_deprecated deploymentnotfound deployment_not_found"
+)
+_GONE = _words(
+    r"\bmodel\b[\w '\"`./:@-]{0,80}\b(?:not (?:be )?found|not available|unavailable|deprecated"
+    r"|not (?:currently )?supported|not enabled|decommissioned|retired|removed"
+    r"|(?:does not|doesn't) exist)\b",
+    r"\bno such model\b",
+    r"\b(?:unsupported|unknown|invalid) model\b",
+    r"\bnot a valid model\b",
+    r"\b(?:access|allowed|permission)\b[^.]{0,40}\bmodel\b",
+    r"\brequested entity was not found\b",
+)
+# A feature that the model has not is no sign that there is no such model.
+_NOT_GONE = _words(r"\bnot (?:be )?supported (?:with|by|for|on|when|in)\b", r"\bdoes not support\b")
+
 _BROKEN = frozenset((Fault.REFUSED, Fault.RESET, Fault.DNS, Fault.TLS, Fault.CUT, Fault.GARBAGE))
 _OPEN_TO_QUOTA = frozenset((400, 403, 429))
 _FILTER_STATUSES = frozenset((400, 403, 422, 451))
@@ -329,6 +362,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_TIMED_OUT, faults={Fault.TIMEOUT}),
     Rule(_SERVER, faults=_BROKEN),
     Rule(_BAD_REQUEST, faults={Fault.UNSENDABLE}),
+    # OpenRouter answers 404 where no host of a model takes images.
+    Rule(_IMAGE, statuses={400, 404, 415, 422}, image=True),
     # Groq answers 413 when one request exceeds the account's tokens per minute.
     Rule(_RATE, statuses={413}, codes=frozenset(("rate_limit_exceeded",))),
     Rule(_TOO_LARGE, statuses={413}),
@@ -350,8 +385,12 @@ RULES: tuple[Rule, ...] = (
     Rule(_OVERLOADED, statuses=_OVERLOAD_STATUSES),
     Rule(_OVERLOADED, statuses=range(500, 600), codes=_OVERLOAD_CODES, says=_NO_CAPACITY),
     Rule(_REFUSED, statuses=_FILTER_STATUSES, codes=_FILTER_CODES, says=_FILTERED),
+    Rule(_MODEL_GONE, statuses={403}, codes=_GONE_CODES, says=_GONE, unless=_NOT_GONE),
     Rule(_NOT_SIGNED_IN, statuses={401, 403}),
     Rule(_NOT_SIGNED_IN, statuses={400}, codes=_KEY_CODES, says=_WRONG_KEY),
+    Rule(_MODEL_GONE, statuses={404, 410}),
+    Rule(_FEATURE, statuses={400, 422}, feature=True),
+    Rule(_MODEL_GONE, statuses={400}, codes=_GONE_CODES, says=_GONE, unless=_NOT_GONE),
     Rule(_SERVER, statuses=_SERVER_STATUSES),
     Rule(_BAD_REQUEST, statuses=range(400, 500)),
 )
@@ -403,7 +442,9 @@ def _see(evidence: Evidence, request: bytes, now: float) -> _Seen:
     if speaks_of_reset(words) or any(rule.reads(status, names, words) for rule in RULES):
         words = _folded(text, without_echo(text.message, request))
     reset = stated_reset(evidence.headers, evidence.body, words, now)
-    return _Seen(fault, status, names, words, reset, reset is not None and reset > now + FAR)
+    far = reset is not None and reset > now + FAR
+    image, feature = evidence.image_rejected, evidence.feature_refused
+    return _Seen(fault, status, names, words, reset, far, image, feature)
 
 
 def _folded(text: ErrorText, message: str) -> str:

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import Protocol
 
 from krouter.accounts import Account, collect_accounts
-from krouter.adapter import lane_for, load_lanes, load_rows
+from krouter.adapter import lane_for, load_lanes, load_models, load_rows
 from krouter.answer import described
 from krouter.board import Board
+from krouter.catalog import build_catalog
 from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
 from krouter.keys import KeyRing
 from krouter.lineup import World
 from krouter.paths import Paths, shipped_combos
+from krouter.poller import Poller
+from krouter.pool import Pool
 from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
+from krouter.reporter import load_reporters
 from krouter.route import Log
 from krouter.router import Router, entries
 from krouter.secrets import Secrets
@@ -107,9 +111,12 @@ class House:
         self._config = self._read_config()
         self._config_problems: tuple[Problem, ...] = ()
         self.store = store or open_combos(paths)
-        self._secrets = Secrets(env, folder=paths.home)
+        self._secrets = Secrets(env, folder=paths.home, now=now)
         self.keys = KeyRing(paths.keys)
+        reporters = load_reporters()
+        self.pool = Pool.empty(now, reporters)
         self.router = Router(self._world(Board(now), wire))
+        self.poller = Poller(lambda: self.router.world, self.pool, reporters)
         for problem in self.store.problems:
             log("CONFIG", str(problem))
 
@@ -125,6 +132,9 @@ class House:
             lanes=load_lanes(),
             wire=wire,
             log=self._log,
+            catalog=build_catalog(load_models, config.settings.reads),
+            pool=self.pool,
+            is_own_key=lambda token: self.keys.match(token) is not None,
         )
 
     @property
@@ -148,20 +158,23 @@ class House:
         return True
 
     def _follow(self) -> None:
-        """Takes what has been read; a changed credential starts without the old one's locks."""
+        """Takes what has been read; of a changed credential nothing is known yet."""
         world, config = self.router.world, self._config
         for name, accounts in config.accounts.items():
             for account in set(world.accounts.get(name, ())) - set(accounts):
                 world.board.forget(account.provider, account.name)
+                self.pool.forget(account.provider, account.name)
         self.router.reload(
             replace(
                 world,
                 settings=config.settings,
+                catalog=build_catalog(load_models, config.settings.reads),
                 registry=config.registry,
                 accounts=config.accounts,
                 combos=self.store.combos,
             )
         )
+        _restart_rotations(world, self.router.world)
 
     def recollect(self) -> bool:
         """Takes in accounts that the environment has gained or lost; whether anything changed."""
@@ -204,6 +217,7 @@ class House:
             try:
                 if changed:
                     self.warm_up()
+                    await asyncio.to_thread(self.router.world.catalog.warm_up)
                 changed = await asyncio.to_thread(self.refresh)
             except Exception as error:  # whatever it was, the next edit must be seen
                 _log.error("following the files failed with %s\n%s", *described(error))
@@ -219,6 +233,26 @@ class House:
             first = lanes[0]
             if first is not None and all(lane is first for lane in lanes):
                 first.warm_up()
+
+
+def _restart_rotations(old: World, new: World) -> None:
+    """A changed strategy setting starts every rotation again, another edit of a combo its own."""
+    before, combos = old.combos, new.combos
+    edited = [name for name in {*before, *combos} if before.get(name) != combos.get(name)]
+    strategies = _switches(new.settings) != _switches(old.settings) or any(
+        _strategy(before[name]) != _strategy(combos[name])
+        for name in edited
+        if name in before and name in combos
+    )
+    new.board.turns.restart(None if strategies else edited)
+
+
+def _switches(settings: Settings) -> tuple[bool, int]:
+    return settings.routing.combo_round_robin, settings.routing.combo_sticky_limit
+
+
+def _strategy(combo: Combo) -> object:
+    return combo.strategy, combo.sticky_limit, combo.judge, combo.fusion_tuning
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

@@ -1,16 +1,56 @@
-"""The order of one request, decided before anything is sent. Pure."""
+"""The order of one request, decided before anything is sent. Pure.
+
+Rotate, split by what the entries read, order by quota left, put the vision adapter in front: in
+this order, each step with its reason. The same input gives the same plan.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 
-from krouter.combos import Combo, Entry
+from krouter.catalog import Known
+from krouter.combos import Combo, Entry, Medium
 from krouter.settings import RoutingSettings
-from krouter.strategies import STRATEGIES
+from krouter.strategies import STRATEGIES, Strategy
+
+Needs = frozenset[Medium]
+"""The kinds of attachments that the latest message carries."""
 
 
 class NotBuilt(Exception):
     """A call that needs what this version of krouter does not do; the text names it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is known of an entry when the order is decided.
+
+    `left` is the part of its quota that is left, 0 to 1, None where its provider reports none for
+    exactly this model; `spent` says that there is next to nothing left until its reset.
+    """
+
+    reads: Mapping[Medium, Known] = field(default_factory=dict)
+    left: float | None = None
+    spent: bool = False
+
+    def reads_all(self, needs: Needs) -> Known:
+        all_known = Known.YES
+        for medium in needs:
+            known = self.reads.get(medium, Known.UNKNOWN)
+            if known is Known.NO:
+                return known
+            if known is Known.UNKNOWN:
+                all_known = known
+        return all_known
+
+    @property
+    def is_blind(self) -> bool:
+        return self.reads.get("image") is Known.NO
+
+
+Look = Callable[[Entry], Standing]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,22 +63,133 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The order in which a combo's entries are tried."""
+    """The order in which a combo's entries are tried. `switches` are log lines of the steps that
+    changed which entry goes first."""
 
     combo: Combo
     steps: tuple[Step, ...]
+    switches: tuple[str, ...] = ()
+
+    @property
+    def reasons(self) -> list[tuple[str, str]]:
+        """Every entry's model and why it stands where it does."""
+        return [(step.entry.model, step.reason) for step in self.steps]
 
 
-def make_plan(combo: Combo, routing: RoutingSettings, stream: bool) -> Plan:
-    """Raises NotBuilt for a strategy or a guard that cannot be run."""
-    strategy = STRATEGIES["round-robin" if _rotates(combo, routing) else combo.strategy]
+@dataclass(slots=True)
+class _Place:
+    """An entry on its way through the steps."""
+
+    entry: Entry
+    seen: Standing
+    known: Known
+    reasons: list[str]
+
+
+def make_plan(
+    combo: Combo,
+    routing: RoutingSettings,
+    look: Look,
+    *,
+    stream: bool = False,
+    needs: Needs = frozenset(),
+    turn: Callable[[], int] = int,
+    pool: Callable[[], Sequence[Entry]] = tuple,
+) -> Plan:
+    """The order of one request.
+
+    `turn` gives the number of requests before this one and is asked only if the combo rotates;
+    `pool` gives the vision adapter's models for `needs` and is asked only if no entry can read
+    them. Raises NotBuilt for a strategy or a guard that cannot be run.
+    """
+    strategy = strategy_of(combo, routing)
     if strategy.order is None:
         raise NotBuilt(f"the combo {combo.name!r} uses {strategy.name} ({strategy.title})")
     if stream and combo.stream_guard != "off":
         raise NotBuilt(f'the combo {combo.name!r} sets "streamGuard": "{combo.stream_guard}"')
-    return Plan(combo, tuple(Step(entry, "as listed") for entry in strategy.order(combo.models)))
+    passed = turn() // _sticky_limit(combo, routing) if rotates(combo, routing) else 0
+    listed = _placed(strategy.order(combo.models, passed), combo, look, needs)
+    groups = _split(listed, needs)
+    split = list(chain.from_iterable(groups))
+    ordered = list(chain.from_iterable(map(_by_quota, groups)))
+    switches = [
+        *_switch("Capacity auto-switch", _named(needs), listed, split),
+        *_switch("Quota auto-switch", "most left", split, ordered),
+    ]
+    steps = [Step(place.entry, "; ".join(place.reasons)) for place in ordered]
+    if needs and all(place.known is Known.NO for place in ordered):
+        added = [Step(entry, f"vision adapter for {_named(needs)}") for entry in pool()]
+        switches += [f"Vision adapter: {_named(needs)} → {added[0].entry.model}"] if added else []
+        steps = [*added, *steps]
+    return Plan(combo, tuple(steps), tuple(switches))
 
 
-def _rotates(combo: Combo, routing: RoutingSettings) -> bool:
+def strategy_of(combo: Combo, routing: RoutingSettings) -> Strategy:
     """`fallback` follows the global Combo Round Robin switch, `priority` never does."""
-    return combo.strategy == "fallback" and routing.combo_round_robin and len(combo.models) > 1
+    follows = combo.strategy == "fallback" and routing.combo_round_robin
+    return STRATEGIES["round-robin" if follows else combo.strategy]
+
+
+def rotates(combo: Combo, routing: RoutingSettings) -> bool:
+    return strategy_of(combo, routing).rotates and len(combo.models) > 1
+
+
+def _sticky_limit(combo: Combo, routing: RoutingSettings) -> int:
+    return combo.sticky_limit or routing.combo_sticky_limit
+
+
+def _placed(entries: Sequence[Entry], combo: Combo, look: Look, needs: Needs) -> list[_Place]:
+    reason = "as listed" if entries[0] is combo.models[0] else "in its turn"
+    seen = map(look, entries)
+    return [
+        _Place(entry, known, known.reads_all(needs), [reason])
+        for entry, known in zip(entries, seen, strict=True)
+    ]
+
+
+def _split(places: list[_Place], needs: Needs) -> list[list[_Place]]:
+    """One group, or two: the entries that read all that is needed, or else those that may, and the
+    others."""
+    known = {place.known for place in places}
+    if not needs or len(known) == 1:
+        return [places]
+    front = Known.YES if Known.YES in known else Known.UNKNOWN
+    reasons = {known: f"{verb} {_named(needs)}" for known, verb in _READS.items()}
+    for place in places:
+        place.reasons.append(reasons[place.known])
+    return [
+        [place for place in places if place.known is front],
+        [place for place in places if place.known is not front],
+    ]
+
+
+_READS = {Known.YES: "reads", Known.UNKNOWN: "may read", Known.NO: "does not read"}
+
+
+def _by_quota(group: list[_Place]) -> list[_Place]:
+    """Most left first, entries without a figure as they stood, the spent last."""
+    if all(place.seen.left is None for place in group):
+        return group
+    for place in group:
+        if place.seen.left is not None:
+            spent = (
+                "quota spent" if place.seen.spent else f"{place.seen.left:.0%} of its quota left"
+            )
+            place.reasons.append(spent)
+    return sorted(group, key=_quota_rank)
+
+
+def _quota_rank(place: _Place) -> tuple[int, float]:
+    seen = place.seen
+    if seen.left is None:
+        return 1, 0.0
+    return (2, 0.0) if seen.spent else (0, -seen.left)
+
+
+def _switch(name: str, why: str, before: list[_Place], after: list[_Place]) -> list[str]:
+    first = after[0].entry
+    return [] if first is before[0].entry else [f"{name}: {why} → {first.model}"]
+
+
+def _named(needs: Needs) -> str:
+    return " and ".join(sorted(needs))

@@ -62,6 +62,12 @@ class Provider:
     own: bool = False
     builtin: bool = False
 
+    @property
+    def maker(self) -> str:
+        """Who signs the thinking that comes from it: aliases of one service share a host."""
+        base = next(iter(self.base_urls.values()), self.litellm_base)
+        return urlsplit(base).netloc if base else self.name
+
     def url(self, dialect: Dialect) -> str | None:
         """The endpoint for `dialect`, or None where the provider does not speak it over HTTP."""
         base = self.base_urls.get(dialect)

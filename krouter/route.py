@@ -76,7 +76,11 @@ class Route:
     stream: bool
     combo: str = ""
     plan: list[tuple[str, str]] = field(default_factory=list)
+    nested: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """The plan of each nested combo that was reached, by its name."""
     steps: list[Attempt | Skipped] = field(default_factory=list)
+    rankings: dict[str, list[tuple[str, float | None, str]]] = field(default_factory=dict)
+    """Of each entry with a choice of accounts: their names in order, with score and reason."""
     notes: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     served: str = ""
@@ -87,6 +91,12 @@ class Route:
     @property
     def attempts(self) -> list[Attempt]:
         return [step for step in self.steps if isinstance(step, Attempt)]
+
+    def note_nested(self, combo: str, plan: list[tuple[str, str]]) -> None:
+        self.nested.setdefault(combo, plan)
+
+    def rank(self, entry: str, accounts: list[tuple[str, float | None, str]]) -> None:
+        self.rankings.setdefault(entry, accounts)
 
     def name_dropped(self) -> None:
         """What the last attempt dropped is what the caller's answer came without."""
@@ -121,7 +131,12 @@ class Route:
             "asked": self.asked,
             "stream": self.stream,
             "combo": self.combo or None,
-            "plan": [{"entry": entry, "reason": reason} for entry, reason in self.plan],
+            "plan": _plan_json(self.plan),
+            "nested": {combo: _plan_json(plan) for combo, plan in self.nested.items()},
+            "accounts": {
+                entry: [{"account": n, "score": s, "reason": r} for n, s, r in accounts]
+                for entry, accounts in self.rankings.items()
+            },
             "steps": [_step_json(step) for step in self.steps],
             "notes": self.notes,
             "dropped": self.dropped,
@@ -138,6 +153,10 @@ _FAILURES = frozenset(Failure)
 def plain(text: str) -> str:
     """`text` fit for a header: what is not printable ASCII becomes a question mark."""
     return "".join(c if " " <= c <= "~" else "?" for c in text)
+
+
+def _plan_json(plan: list[tuple[str, str]]) -> list[dict[str, str]]:
+    return [{"entry": entry, "reason": reason} for entry, reason in plan]
 
 
 def _step_json(step: Attempt | Skipped) -> dict[str, Any]:

@@ -9,15 +9,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
-from krouter.combos import Combo, Entry
+from krouter.combos import Combo, Entry, reference
+from krouter.dialects.needs import needs
+from krouter.dialects.session import session_key
 from krouter.errors import Failure
-from krouter.lineup import World, merged
-from krouter.plan import NotBuilt, make_plan
+from krouter.lineup import Ask, World, has_adapter, merged, plan_for
+from krouter.plan import NotBuilt
 from krouter.problems import did_you_mean, nearest
 from krouter.route import Route
 from krouter.settings import ComboTimeouts
@@ -126,6 +128,20 @@ def _single(model: str) -> Combo:
     return Combo.model_construct(name="direct", models=(Entry.model_construct(model=model),))
 
 
+def _ask(call: Call, combo: Combo, world: World) -> Ask:
+    """What the request asks of the order. What it carries is looked at only where it can matter."""
+    chooses = len(combo.models) > 1 or reference(combo.models[0].model) or has_adapter(world)
+    name = call.dialect.name
+    return Ask(
+        name,
+        call.stream,
+        needs(name, call.body) if chooses else frozenset(),
+        cache(world.board.turns.take),
+        cache(world.pool.turns.take),
+        cache(lambda: session_key(name, call.body, call.headers)),
+    )
+
+
 def _timed(combo: Combo, call: Call) -> Combo:
     """A caller's own time limit is all that counts where no other entry waits for its turn."""
     if call.total is None:
@@ -168,16 +184,19 @@ class Router:
         try:
             destination = resolve(call.model, world)
             combo = _timed(destination.combo, call) if destination.direct else destination.combo
-            plan = make_plan(combo, world.settings.routing, call.stream)
+            ask = _ask(call, combo, world)
+            plan = plan_for(combo, world, ask, adapted=True)
         except UnknownModel as unknown:
             return self._refused(call, route, 404, str(unknown))
         except NotBuilt as missing:
             return self._refused(call, route, 501, f"This version cannot answer: {missing}.")
         route.combo = "" if destination.direct else destination.combo.name
-        route.plan = [(step.entry.model, step.reason) for step in plan.steps]
+        for line in plan.switches:
+            world.log("COMBO", f"{route.combo or route.asked}: {line}")
+        route.plan = plan.reasons
         total = call.total or merged(world.settings.timeouts, combo.timeouts).total
         deadline = asyncio.get_running_loop().time() + total
-        return await Walk(call, world, route, deadline, self._rename(call, world)).run(plan)
+        return await Walk(call, world, route, deadline, self._rename(call, world), ask).run(plan)
 
     def _refused(self, call: Call, route: Route, status: int, message: str) -> Answer:
         self.world.log("COMBO", f"{call.model}: {status} {message}")

@@ -8,20 +8,28 @@ from types import MappingProxyType
 
 from krouter.combos import Entry
 
-Order = Callable[[Sequence[Entry]], Sequence[Entry]]
+Order = Callable[[Sequence[Entry], int], Sequence[Entry]]
+"""The entries in order; the number says how often the turn has passed on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """`order` is None where this version cannot run the strategy yet."""
+    """`order` is None where this version cannot run the strategy yet. One that `rotates` counts
+    its requests."""
 
     name: str
     title: str
     order: Order | None
+    rotates: bool = False
 
 
-def as_listed(entries: Sequence[Entry]) -> Sequence[Entry]:
+def as_listed(entries: Sequence[Entry], turn: int) -> Sequence[Entry]:
     return entries
+
+
+def rotated(entries: Sequence[Entry], turn: int) -> Sequence[Entry]:
+    shift = turn % len(entries)
+    return (*entries[shift:], *entries[:shift])
 
 
 STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
@@ -30,7 +38,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
         for row in (
             Strategy("fallback", "the list in order", as_listed),
             Strategy("priority", "the list in order, never rotated", as_listed),
-            Strategy("round-robin", "another entry first each time", None),
+            Strategy("round-robin", "another entry first each time", rotated, rotates=True),
             Strategy("fusion", "ask every entry, a judge writes one answer", None),
         )
     }

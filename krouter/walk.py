@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from krouter.accounts import Account
 from krouter.adapter import Call, Target
 from krouter.answer import Answer, error_answer, stamps
 from krouter.attempt import Failed, Limits, Trial
-from krouter.board import Block, Blocked, Pair, Ticket
+from krouter.board import Block, Blocked, LockState, Pair, Ticket
+from krouter.callers import callers_token
+from krouter.combos import Entry, Medium
+from krouter.dialects.strip import without_images
+from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, without_thinking
 from krouter.errors import Failure, Verdict
-from krouter.lineup import Candidate, Leaf, World, account_problem, candidates, leaves
+from krouter.families import related
+from krouter.features import Feature, in_other_words, without_features
+from krouter.lineup import Ask, Candidate, Leaf, World, candidates, leaves, standing
 from krouter.plan import Plan
 from krouter.route import Attempt, Route, Skip, Skipped
 from krouter.secrets import SecretError
@@ -28,6 +35,19 @@ LONGEST_RETRY_AFTER = 60
 _BODY_HEADERS = frozenset(("content-type", "content-length"))
 
 
+_UNSIGNED = digest(UNSIGNED)
+IMAGE: frozenset[Medium] = frozenset(("image",))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sendable:
+    """A call as one provider is sent it, its entry's parameters, and what was taken out."""
+
+    call: Call
+    params: Mapping[str, Any]
+    dropped: tuple[str, ...]
+
+
 @dataclass(slots=True)
 class Walk:
     """One request on its way. `deadline` is in the event loop's time."""
@@ -37,6 +57,7 @@ class Walk:
     route: Route
     deadline: float
     rename: str | None
+    ask: Ask
     _last: Failed | None = None
     _held: Answer | None = None
     _locked: list[tuple[Candidate, Blocked]] = field(default_factory=list)
@@ -50,12 +71,21 @@ class Walk:
     """Epoch seconds at which some entry might answer; infinite where waiting does not help."""
     _larger_than: int | None = None
     """After a too-large error, only entries with a larger window are tried."""
+    _signed: frozenset[str] | None = None
+    """Digests of the thinking that the request sends back."""
+    _stripped: list[list[Candidate]] = field(default_factory=list)
+    """Accounts of entries that take no images, to be asked without them once nothing is left that
+    does."""
+    _inner: list[Plan] = field(default_factory=list)
+    """Nested combos that have been reached."""
+    _passed: bool = False
+    """Every entry has had its turn."""
 
     async def run(self, plan: Plan) -> Answer:
         """The first answer, or the last entry's error."""
         base = self.world.settings.timeouts
         return (
-            await self._first_pass(leaves(plan, self.world, self.call.stream, base))
+            await self._first_pass(leaves(plan, self.world, self.ask, base))
             or await self._second_pass()
             or await self._queue()
             or self._give_up()
@@ -63,16 +93,105 @@ class Walk:
 
     async def _first_pass(self, entries: Iterator[Leaf]) -> Answer | None:
         for leaf in entries:
-            candidates = [] if self._passes_over(leaf) else self._candidates(leaf)
-            for place, candidate in enumerate(candidates, 1):
-                if not self._is_free(candidate):
-                    continue
-                final = leaf.last and place == len(candidates)
-                outcome = await self._persist(candidate, final)
-                if isinstance(outcome, Answer):
-                    return outcome
-                if outcome is not None and not outcome.verdict.next_account:
-                    break
+            self._note_nest(leaf)
+            if self._is_due(leaf) and (answer := await self._without_images()):
+                return answer
+            if answer := await self._entry(leaf):
+                return answer
+        self._passed = True
+        return await self._without_images()
+
+    def _is_due(self, leaf: Leaf) -> bool:
+        """Whether no entry that may read the images is left, from `leaf` on."""
+        waiting = bool(self._stripped) and self._is_blind(leaf.entry)
+        return waiting and not self._is_read_later(leaf)
+
+    def _note_nest(self, leaf: Leaf) -> None:
+        """The order of a nested combo is known once it is reached."""
+        for plan in leaf.nest[1:]:
+            if any(plan is known for known in self._inner):
+                continue
+            self._inner.append(plan)
+            self.route.note_nested(plan.combo.name, plan.reasons)
+            for line in plan.switches:
+                self._say(f"{plan.combo.name}: {line}")
+
+    def _is_blind(self, entry: Entry) -> bool:
+        return standing(entry, self.world, IMAGE).is_blind
+
+    async def _entry(self, leaf: Leaf) -> Answer | None:
+        """One entry, and where its model is gone, those that stand in for it."""
+        if self._passes_over(leaf):
+            return None
+        outcome = await self._accounts(leaf, self._candidates(leaf))
+        if isinstance(outcome, Answer) or not outcome:
+            return outcome or None
+        for stand_in in self._stand_ins(leaf):
+            if self._passes_over(stand_in):
+                continue
+            answer = await self._accounts(stand_in, self._candidates(stand_in))
+            if isinstance(answer, Answer):
+                return answer
+        return None
+
+    async def _accounts(self, leaf: Leaf, candidates: list[Candidate]) -> Answer | bool:
+        """The answer of one of the accounts; else whether the model is gone."""
+        gone = False
+        for place, candidate in enumerate(candidates, 1):
+            if not self._is_free(candidate):
+                gone = gone or self._is_gone(candidate)
+                continue
+            final = leaf.last and place == len(candidates)
+            outcome = await self._persist(candidate, final)
+            if isinstance(outcome, Answer):
+                return outcome
+            if outcome is not None and not outcome.verdict.next_account:
+                failure = outcome.verdict.failure
+                if failure is Failure.IMAGE_REJECTED and "image" not in self._dropped:
+                    self._stripped.append(candidates[place - 1 :])
+                return failure is Failure.MODEL_GONE
+        return gone
+
+    @property
+    def _dropped(self) -> tuple[str, ...]:
+        """What the last attempt was sent without."""
+        return self.route.attempts[-1].dropped
+
+    def _is_gone(self, candidate: Candidate) -> bool:
+        """Whether what locks an account is that its provider has not the model."""
+        account = candidate.account
+        blocked = self.world.board.blocked(account.provider, account.name, candidate.model)
+        return blocked is not None and blocked.lock.failure is Failure.MODEL_GONE
+
+    def _stand_ins(self, leaf: Leaf) -> Iterator[Leaf]:
+        """Models of the same family at the same provider. Who asks for one model gets no other."""
+        alias, _, model = leaf.name.partition("/")
+        provider = self.world.registry.find(alias)
+        if not self.route.combo or provider is None:
+            return
+        find = self.world.registry.find
+        tried = [
+            step.model
+            for step in self.route.attempts
+            if find(step.entry.partition("/")[0]) is provider
+        ]
+        names = related(provider, model, self.world.catalog, tried)
+        for place, name in enumerate(names, 1):
+            entry = leaf.entry.model_copy(update={"model": f"{alias}/{name}"})
+            last = leaf.last and place == len(names)
+            yield replace(leaf, entry=entry, reason=f"stands in for {leaf.name}", last=last)
+
+    async def _without_images(self) -> Answer | None:
+        """Those that take no images, asked once more without them."""
+        while self._stripped:
+            accounts = self._stripped.pop(0)
+            leaf = accounts[0].leaf
+            if self._has_ended(leaf) or self._is_too_small(leaf):
+                continue
+            self._say(f"{leaf.name}: again, without the images")
+            outcome = await self._accounts(leaf, accounts)
+            if isinstance(outcome, Answer):
+                return outcome
         return None
 
     async def _second_pass(self) -> Answer | None:
@@ -152,18 +271,19 @@ class Walk:
         return self._larger_than is not None and window <= self._larger_than
 
     def _candidates(self, leaf: Leaf) -> list[Candidate]:
-        found = candidates(leaf, self.world, self.call.dialect.name)
+        found = candidates(leaf, self.world, self.ask)
         if isinstance(found, tuple):
             self._skip(leaf.name, "", *found)
             return []
+        if len(found) > 1:
+            self.route.rank(leaf.name, [(c.account.name, c.score, c.reason) for c in found])
         return found
 
     def _is_free(self, candidate: Candidate) -> bool:
         account, leaf = candidate.account, candidate.leaf
-        if problem := account_problem(account):
-            self._skip(leaf.name, account.name, *problem)
-            return False
-        blocked = self.world.board.blocked(account.provider, account.name, candidate.model)
+        blocked = self.world.board.blocked(
+            account.provider, account.name, candidate.model
+        ) or self._used_up(candidate)
         if blocked is not None:
             self._note_locked(candidate, blocked)
             return False
@@ -172,6 +292,15 @@ class Walk:
             self._skip(leaf.name, account.name, Skip.AT_LIMIT)
             return False
         return True
+
+    def _used_up(self, candidate: Candidate) -> Blocked | None:
+        """The provider itself says that nothing is left until a reset: as good as a lock."""
+        account = candidate.account
+        until = self.world.pool.quota.full_at(account.provider, account.name, candidate.model)
+        if until is None:
+            return None
+        lock = LockState(Failure.QUOTA_SPENT, 6, 429, "its limit is used up", until=until)
+        return Blocked(Block.LOCKED, lock, until)
 
     def _note_locked(self, candidate: Candidate, blocked: Blocked) -> None:
         self._locked.append((candidate, blocked))
@@ -190,10 +319,13 @@ class Walk:
         where it could not be tried. `taken` says that its place is held already."""
         outcome = await self._try(candidate, final, taken)
         failed, refreshed, turn = None, False, 0
+        learned: set[Failure] = set()
         while isinstance(outcome, Failed):
             self._last = failed = outcome
             if not refreshed and await self._refresh(candidate, failed):
                 refreshed = True
+            elif failed.verdict.failure not in learned and self._learns(candidate, failed):
+                learned.add(failed.verdict.failure)
             elif await self._waits(candidate, failed, turn):
                 turn += 1
             else:
@@ -202,6 +334,31 @@ class Walk:
         if isinstance(outcome, Answer) or failed is None:
             return outcome
         return self._conclude(candidate, failed)
+
+    def _learns(self, candidate: Candidate, failed: Failed) -> bool:
+        """Whether the same account is to be asked at once without what it refuses, which from now
+        on is left out of what it is sent."""
+        provider, model, leaf = candidate.provider.name, candidate.model, candidate.leaf
+        match failed.verdict.failure:
+            case Failure.IMAGE_REJECTED:
+                self.world.board.images.note(provider, model, None)
+                readers_first = "image" in self.ask.needs and self._is_read_later(leaf)
+                return "image" not in self._dropped and not readers_first
+            case Failure.FEATURE_REFUSED if leaf.last:
+                known = self.world.board.features.refused(provider, model)
+                without = self._sendable(candidate, known.union(failed.features)).dropped
+                if set(without) <= set(self._dropped):
+                    return False
+                self.world.board.features.note(provider, model, *failed.features)
+                return True
+        return False
+
+    def _is_read_later(self, leaf: Leaf) -> bool:
+        """Whether an entry that is still to come reads images, or may."""
+        tried = {step.entry for step in self.route.attempts}
+        return not self._passed and any(
+            entry.model not in tried and not self._is_blind(entry) for entry in leaf.later()
+        )
 
     async def _waits(self, candidate: Candidate, failed: Failed, turn: int) -> bool:
         """Waits before the same account is tried again, if it is to be."""
@@ -277,8 +434,7 @@ class Walk:
             unless_sent.callback(board.end, ticket)
             try:
                 async with asyncio.timeout_at(self.deadline):
-                    key = account.key
-                    secret = await self.world.secrets.reveal(key) if key else None
+                    secret = await self._secret(candidate)
             except SecretError as error:
                 self._skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
                 return None
@@ -296,21 +452,80 @@ class Walk:
             return outcome
         return self._served(leaf, outcome)
 
+    async def _secret(self, candidate: Candidate) -> str | None:
+        """Raises SecretError for a credential that cannot be had."""
+        account, world, provider = candidate.account, self.world, candidate.provider
+        if account.auth != "caller":
+            return await world.secrets.reveal(account.key) if account.key else None
+        spoken = self.call.dialect.name
+        own = (url for dialect, url in provider.base_urls.items() if dialect == spoken)
+        url = next(filter(None, (*own, provider.litellm_base, *provider.base_urls.values())), "")
+        token = callers_token(self.call.headers, provider, url, world.is_own_key)
+        if token is None:
+            raise SecretError("the caller sent no credential of its own")
+        return token
+
+    def _sendable(self, candidate: Candidate, refused: frozenset[Feature]) -> _Sendable:
+        """The call without what its model is known to refuse. A translated call may have another
+        name for it."""
+        call, name, dropped = self.call, self.call.dialect.name, []
+        board, provider, model = self.world.board, candidate.provider.name, candidate.model
+        params = candidate.leaf.entry.params
+
+        def drop(feature: Feature) -> bool:
+            nonlocal call, params
+            body, headers = without_features(call.body, call.headers, (feature,))
+            if body is call.body and headers is call.headers and feature.name not in params:
+                return False
+            call = replace(call, body=body, headers=headers)
+            params = {key: value for key, value in params.items() if key != feature.name}
+            dropped.append(str(feature))
+            return True
+
+        if board.images.refused(provider, model):
+            body = without_images(name, call.body)
+            if body is not call.body:
+                board.images.mattered(provider, model)
+                call = replace(call, body=body)
+                dropped.append("image")
+        foreign = self._foreign(candidate)
+        if foreign:
+            call = replace(call, body=without_thinking(name, call.body, foreign))
+            dropped.append("thinking of another provider")
+        translated = name not in candidate.provider.speaks
+        for feature in sorted(refused, key=str):
+            if not drop(feature) and translated:
+                for other in in_other_words(feature):
+                    drop(other)
+        return _Sendable(call, params, tuple(dropped))
+
+    def _foreign(self, candidate: Candidate) -> frozenset[str]:
+        """The thinking in the request that this provider has not signed."""
+        if self._signed is None:
+            self._signed = thinking_digests(self.call.dialect.name, self.call.body)
+        if not self._signed:
+            return frozenset()
+        foreign = self.world.board.makers.foreign(candidate.provider.maker, self._signed)
+        unsigned = {_UNSIGNED} if candidate.lane.name == "native" else set()
+        return foreign | (self._signed & unsigned)
+
     def _trial(
         self, candidate: Candidate, final: bool, ticket: Ticket, secret: str | None
     ) -> Trial:
         leaf, account, world = candidate.leaf, candidate.account, self.world
         note = Attempt(leaf.name, candidate.model, account.name, candidate.lane.name, ticket.began)
+        features = world.board.features.refused(candidate.provider.name, candidate.model)
+        send = self._sendable(candidate, features if leaf.last else frozenset())
         self.route.steps.append(note)
         self._say(f"trying {leaf.name} (account {account.name}, {candidate.lane.name})")
         return Trial(
-            call=self.call,
+            call=send.call,
             target=Target(
                 candidate.provider,
                 candidate.model,
                 secret,
-                account.auth,
-                leaf.entry.params,
+                "bearer" if account.auth == "caller" else account.auth,
+                send.params,
                 leaf.timeouts.connect,
             ),
             lane=candidate.lane,
@@ -322,6 +537,10 @@ class Walk:
             limits=Limits(leaf.timeouts, self._attempt_limit(leaf, final), self._left()),
             last=leaf.last or final,
             rename=self.rename,
+            pool=world.pool,
+            dropped=send.dropped,
+            session=self.ask.session() if candidate.score is not None else "",
+            callers_own=account.auth == "caller",
         )
 
     def _attempt_limit(self, leaf: Leaf, final: bool) -> float | None:

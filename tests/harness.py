@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from krouter.board import Board
 from krouter.paths import resolve_paths
 from krouter.router import Router
 from krouter.serve.run import Served, open_server
+from tests.upstream import Upstream
 
 
 class Clock:
@@ -136,6 +137,15 @@ class Krouter:
     def ask(self, dialect: str, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
         """A call of either dialect."""
         return getattr(self, dialect)(model, stream, **fields)  # type: ignore[no-any-return]
+
+
+Start = Callable[..., Krouter]
+"""The fixture `start`."""
+
+
+def calls(upstream: Upstream) -> list[str]:
+    """Credential and model of each request."""
+    return [f"{request.credential} {request.model}" for request in upstream.requests]
 
 
 def provider_settings(url: str, **accounts: str) -> tuple[str, dict[str, str]]:

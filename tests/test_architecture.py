@@ -15,13 +15,16 @@ ROOT = Path(__file__).parent.parent
 # Each room may import the rooms before it.
 LAYERS = (
     ("_version",),
-    ("problems", "resets", "errortext"),
+    ("problems", "resets", "errortext", "tokens"),
     ("settings", "errors", "body", "sse"),
+    ("features",),
     ("paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
-    ("accounts", "combostore", "strategies", "board", "headers", "adapter", "stream"),
-    ("plan", "route"),
+    ("accounts", "combostore", "strategies", "board", "headers", "stream", "catalog", "reporter"),
+    ("adapter", "families", "plan", "route", "health", "quota", "sessions", "callers"),
+    ("ranking",),
+    ("pool",),
     ("answer", "attempt", "lineup", "arguments", "shapes"),
-    ("walk",),
+    ("walk", "poller"),
     ("router",),
     ("load", "asking", "flow"),
     ("engine",),
@@ -32,8 +35,8 @@ LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}
 
 # What an adapter may know of krouter: the protocol, and the types it is made of.
 OPEN_TO_ADAPTERS = frozenset(
-    "adapter errors errortext dialects settings providers problems body sse headers wire"
-    " shapes".split()
+    "adapter catalog reporter errors errortext dialects settings providers problems body sse"
+    " headers wire resets shapes".split()
 )
 
 

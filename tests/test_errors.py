@@ -350,8 +350,18 @@ ANSWERS: list[tuple[int, int, Any]] = [
     (14, 400, anthropic('messages: Unexpected role "system".')),
     (14, 400, openai("Unsupported parameter", "unsupported_parameter")),
     (14, 400, ""),
-    (14, 404, openai("The model `x` does not exist", "model_not_found")),
-    (14, 410, {"detail": "Gone"}),
+    # model gone
+    (4, 404, openai("The model `x` does not exist", "model_not_found")),
+    (4, 404, ""),
+    (4, 410, {"detail": "Gone"}),
+    (4, 400, openai("x", "model_not_found")),
+    (4, 400, openai("The model `gpt-9` does not exist or you do not have access to it.")),
+    (4, 400, anthropic("model: claude-9 is not supported")),
+    (4, 403, openai("Project does not have access to model `gpt-9`.")),
+    (4, 400, openai("Model 'llama-9' has been decommissioned and is no longer supported.")),
+    (14, 400, openai("'max_tokens' is not supported with this model.")),
+    (14, 400, openai("This model does not support the parameter n.")),
+    (7, 403, openai("You have no permission for this.")),
     (14, 400, openai("tool_use id not_found in the history")),
     (
         14,
@@ -388,7 +398,7 @@ DECISIONS = {
     (9, 529): (True, True, Lock(ACCOUNT_MODEL), True),
     (10, 500): (True, True, Lock(ACCOUNT_MODEL, from_second=True), True),
     (14, 400): (False, True, None, False),
-    (14, 404): (False, True, None, False),
+    (4, 404): (False, True, Lock(Scope.MODEL, 1800), False),
 }
 
 

@@ -56,7 +56,7 @@ TABLE: tuple[tuple[Failure, str, str, int, str], ...] = (
         "upstream says",
     ),
     (Failure.BAD_REQUEST, "status=400;message=no%20such%20field", "BadRequestError", 400, "field"),
-    (Failure.BAD_REQUEST, "status=404", "NotFoundError", 404, "upstream says"),
+    (Failure.MODEL_GONE, "status=404", "NotFoundError", 404, "upstream says"),
     (Failure.BAD_REQUEST, "status=422", "BadRequestError", 422, "upstream says"),
 )
 # A stream that breaks after its first events.

@@ -6,7 +6,7 @@ import asyncio
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -18,56 +18,15 @@ import pytest
 from krouter.adapter import Adapter, Call, Target, load_lanes
 from krouter.providers import Provider
 from krouter.wire import Incoming, Wire
-from tests.harness import Krouter, provider_settings
+from tests.harness import Krouter, Start, calls, provider_settings
 from tests.upstream import Upstream
 from tests.upstream.script import Behaviour
-
-Start = Callable[..., Krouter]
-
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[Upstream]:
-    with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-def upstream(shared: Upstream) -> Iterator[Upstream]:
-    shared.clear()
-    yield shared
-    shared.clear()
-
-
-@pytest.fixture
-def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts a krouter: `one` has the accounts a and b, `two` has x, unless said otherwise."""
-    with ExitStack() as stack:
-
-        def begin(
-            *models: Any, settings: str = "", accounts: dict[str, str] | None = None, **more: Any
-        ) -> Krouter:
-            given = accounts if accounts is not None else {"one": "a b", "two": "x"}
-            text, env = provider_settings(upstream.url, **given)
-            env |= more.pop("env", {})
-            combos = more.pop("combos", {})
-            edges = more.pop("edges", None)
-            if models:
-                combos["daily"] = {"models": list(models), **more}
-            return stack.enter_context(
-                Krouter(tmp_path, combos=combos, settings=text + settings, env=env, edges=edges)
-            )
-
-        yield begin
 
 
 @pytest.fixture
 def pool() -> Iterator[ThreadPoolExecutor]:
     with ThreadPoolExecutor(8) as pool:
         yield pool
-
-
-def calls(upstream: Upstream) -> list[str]:
-    return [f"{request.credential} {request.model}" for request in upstream.requests]
 
 
 def skips(krouter: Krouter) -> list[str]:
@@ -124,14 +83,15 @@ def test_the_same_model_with_other_accounts_or_parameters_is_another_entry(
 
 def test_a_locked_account_is_skipped_with_its_reason(start: Start, upstream: Upstream) -> None:
     upstream.script("m", ["status=401", "ok"], key="one-a")
-    krouter = start("one/m")
+    krouter = start("one/m", settings='[routing]\naccount_strategy = "fill-first"\n')
     krouter.chat("daily")
-    krouter.chat("daily")
+    another = [{"role": "user", "content": "another conversation"}]
+    krouter.chat("daily", messages=another)
     assert calls(upstream) == ["one-a m", "one-b m", "one-b m"]
     assert skips(krouter) == ["one/m a: locked"]
     assert krouter.last_route["steps"][0]["detail"] == "not signed in"
     krouter.clock.forward(120)
-    krouter.chat("daily")
+    krouter.chat("daily", messages=[{"role": "user", "content": "a third"}])
     assert calls(upstream)[-1] == "one-a m"
 
 
@@ -793,21 +753,23 @@ def test_an_entry_that_needs_translation_is_skipped(start: Start, upstream: Upst
     assert reply.headers["x-should-retry"] == "false"
 
 
-def test_an_account_that_forwards_the_callers_credential_is_not_built(
-    start: Start, upstream: Upstream
-) -> None:
+def test_a_caller_s_own_credential_goes_to_its_provider(start: Start, upstream: Upstream) -> None:
     text = '[[account]]\nprovider = "own"\nauth = "caller"\n'
     text += f'[provider.own]\nspeaks = ["chat"]\nbase_url = "{upstream.url}/v1"\n'
-    reply = start("own/m", settings=text).chat("daily")
-    assert reply.status_code == 501
-    assert 'auth = "caller"' in reply.json()["error"]["message"]
+    krouter = start("own/m", settings=text)
+    assert krouter.chat("daily").status_code == 503
+    assert "the caller sent no credential of its own" in krouter.last_route["steps"][0]["detail"]
+    body = {"model": "daily", "messages": [{"role": "user", "content": "hello"}]}
+    mine = {"authorization": "Bearer the-caller-s"}
+    reply = krouter.http.post("/v1/chat/completions", json=body, headers=mine)
+    assert served(reply) == "own/m"
+    assert upstream.requests[-1].credential == "the-caller-s"
 
 
 @pytest.mark.parametrize(
     ("combo", "named"),
     [
         ({"strategy": "fusion"}, "fusion"),
-        ({"strategy": "round-robin"}, "round-robin"),
         ({"streamGuard": "first"}, "streamGuard"),
     ],
 )

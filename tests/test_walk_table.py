@@ -48,6 +48,7 @@ class Row(NamedTuple):
     only: str = ""
     returned: bool = False
     timed: bool = False
+    accounts: str = ""
 
 
 def says(does: str, message: str = SAID) -> str:
@@ -105,7 +106,8 @@ ROWS = (
     Row("refused", says("status=400;code=content_filter"), 12, "refused", ONE, 400, INVALID,
         INVALID),
     Row("400", says("status=400"), 14, "bad request", ONE, 400, INVALID, INVALID),
-    Row("404", says("status=404"), 14, "bad request", ONE, 404, INVALID, "not_found_error"),
+    Row("404", says("status=404"), 4, "model gone", ONE, 404, INVALID, "not_found_error",
+        wait=NO_WAIT, lock=HOUR / 2, accounts="*"),
     Row("422", says("status=422"), 14, "bad request", ONE, 422, INVALID, INVALID),
     Row("error-inside-200", says("error=json;status=529"), 10, "server error", BOTH, 502,
         *SERVER, wait=1, seen="-"),
@@ -191,6 +193,7 @@ def expected_locks(row: Row) -> dict[str, tuple[int, float]]:
     if row.lock is None:
         return {}
     accounts = [call.split()[0].removeprefix("one-") for call in row.calls]
+    accounts = tuple(row.accounts) or accounts
     return {f"one/{account}/{row.scope}": (row.number, row.lock) for account in accounts}
 
 

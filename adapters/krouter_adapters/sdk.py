@@ -321,7 +321,9 @@ _named: Mapping[str, _Make] = {
 
 ERRORS: Mapping[Failure, _Make] = {
     Failure.CALLER_GONE: _connection,
+    Failure.IMAGE_REJECTED: _named["BadRequestError"],
     Failure.TOO_LARGE: _named["ContextWindowExceededError"],
+    Failure.MODEL_GONE: _named["NotFoundError"],
     Failure.ACCOUNT_BARRED: _named["PermissionDeniedError"],
     Failure.QUOTA_SPENT: _named["RateLimitError"],
     Failure.NOT_SIGNED_IN: _named["AuthenticationError"],
@@ -330,6 +332,7 @@ ERRORS: Mapping[Failure, _Make] = {
     Failure.SERVER_ERROR: _server,
     Failure.TIMED_OUT: _timeout,
     Failure.REFUSED: _named["ContentPolicyViolationError"],
+    Failure.FEATURE_REFUSED: _named["BadRequestError"],
     Failure.BAD_REQUEST: _bad,
     Failure.EMPTY_REPLY: _named["InternalServerError"],
 }

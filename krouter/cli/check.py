@@ -17,15 +17,14 @@ from krouter.combos import Combo, Entry, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
 from krouter.keys import list_keys
-from krouter.lineup import BUILT_ACCOUNT_STRATEGIES, missing_account, out_of_reach
+from krouter.lineup import missing_account, out_of_reach
 from krouter.load import Config, load_config, open_combos
 from krouter.paths import Paths
-from krouter.plan import NotBuilt, make_plan
+from krouter.plan import NotBuilt, Standing, make_plan
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.secrets import Secrets
-from krouter.settings import AccountStrategy
 
 ENVIRONMENT = "environment"
 
@@ -83,11 +82,10 @@ def _count(number: int, what: str) -> str:
 
 
 def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[Problem]:
-    """Credentials, settings that cannot be acted on, aliases and keys."""
+    """Credentials, aliases and keys."""
     if config:
         file = str(paths.config)
         yield from _credentials(config, Secrets(os.environ, folder=paths.home), file)
-        yield from _not_built(config, file)
         yield from _aliases(config, store.combos, file)
     try:
         list_keys(paths.keys)
@@ -118,35 +116,6 @@ def _references(config: Config) -> Iterator[tuple[str, str]]:
 
 def _accounts(config: Config) -> Iterator[Account]:
     return (account for accounts in config.accounts.values() for account in accounts)
-
-
-def _not_built(config: Config, file: str) -> Iterator[Problem]:
-    """Settings that this version reads but cannot act on."""
-    settings = config.settings
-    for index, account in enumerate(settings.account):
-        if account.auth == "caller":
-            hint = "The account is passed over."
-            path = json_path(("account", index, "auth"))
-            yield Problem(file, path, 'auth = "caller" is not built.', hint, "warning")
-    given = settings.routing.model_fields_set
-    if "account_strategy" in given:
-        path = "$.routing.account_strategy"
-        yield from _account_strategy(settings.routing.account_strategy, path, file)
-    for name, provider in settings.provider.items():
-        if provider.account_strategy:
-            path = json_path(("provider", name, "account_strategy"))
-            yield from _account_strategy(provider.account_strategy, path, file)
-    if settings.routing.combo_round_robin:
-        hint = 'Combos with the strategy fallback are refused; "priority" runs.'
-        path = "$.routing.combo_round_robin"
-        yield Problem(file, path, "rotating combos is not built.", hint, "warning")
-
-
-def _account_strategy(name: AccountStrategy, path: str, file: str) -> Iterator[Problem]:
-    if name not in BUILT_ACCOUNT_STRATEGIES:
-        hint = "A provider with several accounts is passed over; leave it out, or take fill-first."
-        message = f"the account strategy {name!r} is not built."
-        yield Problem(file, path, message, hint, "warning")
 
 
 def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
@@ -219,11 +188,10 @@ class _Entries:
             yield from self._entry(Entry(model=combo.judge_name), file, path)
 
     def _strategy(self, combo: Combo, file: str) -> Iterator[Problem]:
-        switch = {"combo_round_robin": False}
-        routing = self.config.settings.routing.model_copy(update=switch)
+        routing = self.config.settings.routing
         for path, stream in (("$.strategy", False), ("$.streamGuard", True)):
             try:
-                make_plan(combo, routing, stream)
+                make_plan(combo, routing, lambda entry: Standing(), stream=stream)
             except NotBuilt as missing:
                 hint = "A call that needs it is answered 501."
                 yield Problem(file, path, f"not built: {missing}.", hint, "warning")

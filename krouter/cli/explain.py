@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, get_args
 
 import click
 
+from krouter.body import Body, BodyError
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json, print_table
 from krouter.cli.view import Prospect, View, open_view, prospects, source_of
+from krouter.combos import Medium
 from krouter.dialects import DIALECTS
-from krouter.lineup import World
-from krouter.plan import NotBuilt, make_plan
+from krouter.dialects.needs import needs
+from krouter.lineup import Ask, World, plan_for
+from krouter.plan import NotBuilt, Plan
 from krouter.router import Destination, UnknownModel, resolve
+
+_MEDIA = get_args(Medium)
+
+
+def _media_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    for medium in reversed(_MEDIA):
+        text = f"The latest message carries {_ARTICLE.get(medium, medium)}."
+        command = click.option(f"--{medium}", is_flag=True, help=text)(command)
+    return command
+
+
+_ARTICLE = {"image": "an image", "pdf": "a PDF", "video": "a video"}
 
 
 @click.command(cls=Command)
 @click.argument("name")
+@_media_options
+@click.option(
+    "--file",
+    "request",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A request body in JSON: what it carries and whether it is streamed is read from it.",
+)
 @click.option(
     "--dialect",
     type=click.Choice(list(DIALECTS)),
@@ -29,39 +53,58 @@ from krouter.router import Destination, UnknownModel, resolve
 @json_option
 def explain(
     name: str,
+    request: Path | None,
     dialect: str,
     stream: bool,
     home: str | None,
     config: str | None,
     combos: str | None,
     as_json: bool,
+    **media: bool,
 ) -> None:
     """Show how a request would be answered now.
 
-    NAME is what a caller would ask for: a combo, an alias or provider/model. Nothing is sent.
-    Locks are known to the running server alone, and not taken into account.
+    NAME is what a caller would ask for: a combo, an alias or provider/model. Nothing is sent, and
+    no rotation moves on. Locks, quotas, rotations and health are known to the running server
+    alone; the order is that of a server which has just started.
 
-    JSON: asked, kind (combo, alias, claude-name, model), combo, source, strategy, dialect, stream,
-    sendable, not_built, entries, each with place, model, combo, reason, provider, lane, accounts
-    (each with name, fault), skip, detail.
+    JSON: asked, kind (combo, alias, claude-name, model, bare-name), combo, source, strategy,
+    dialect, stream, needs, switches, sendable, not_built, entries, each with place, model, combo,
+    reason, provider, lane, accounts (each with name, fault, score, reason), skip, detail.
     """
     view = open_view(find_paths(home, config, combos), required=config is not None)
     try:
         destination = resolve(name, view.world)
     except UnknownModel as unknown:
         raise NotThere(str(unknown)) from None
-    found = _explained(view, name, destination, dialect, stream)
+    ask = _asked(dialect, stream, [medium for medium in _MEDIA if media[medium]], request)
+    found = _explained(view, name, destination, ask)
     if as_json:
         print_json(found)
     else:
         _show(found)
 
 
-def _explained(
-    view: View, name: str, destination: Destination, dialect: str, stream: bool
-) -> dict[str, Any]:
+def _asked(dialect: str, stream: bool, media: list[Medium], request: Path | None) -> Ask:
+    carried = frozenset(media)
+    if request is not None:
+        try:
+            body = Body.parse(request.read_bytes())
+        except (OSError, BodyError) as error:
+            raise click.ClickException(f"{request}: {error}") from None
+        carried |= needs(dialect, body)
+        stream = stream or body.value("stream") is True
+    return Ask(dialect, stream, carried)
+
+
+def _explained(view: View, name: str, destination: Destination, ask: Ask) -> dict[str, Any]:
     combo = destination.combo
-    entries, missing = _entries(view.world, destination, dialect, stream)
+    try:
+        plan: Plan | None = plan_for(combo, view.world, ask, adapted=True)
+        missing = None
+    except NotBuilt as error:
+        plan, missing = None, str(error)
+    entries = _entries(plan, view.world, destination, ask) if plan else []
     source = source_of(view, combo.name) if not destination.direct else None
     return {
         "asked": name,
@@ -69,36 +112,40 @@ def _explained(
         "combo": None if destination.direct else combo.name,
         "source": str(source) if source else None,
         "strategy": None if destination.direct else combo.strategy,
-        "dialect": dialect,
-        "stream": stream,
+        "dialect": ask.dialect,
+        "stream": ask.stream,
+        "needs": sorted(ask.needs),
+        "switches": list(plan.switches) if plan else [],
         "sendable": any(map(_sendable, entries)),
         "not_built": missing,
         "entries": entries,
     }
 
 
-def _entries(
-    world: World, destination: Destination, dialect: str, stream: bool
-) -> tuple[list[dict[str, Any]], str | None]:
-    try:
-        plan = make_plan(destination.combo, world.settings.routing, stream)
-    except NotBuilt as missing:
-        return [], str(missing)
-    found = prospects(plan, world, dialect, stream)
-    rows = (_entry(place, each, destination) for place, each in enumerate(found, 1))
-    return list(rows), None
+def _entries(plan: Plan, world: World, destination: Destination, ask: Ask) -> list[dict[str, Any]]:
+    found = prospects(plan, world, ask)
+    return [_entry(place, each, destination) for place, each in enumerate(found, 1)]
 
 
 def _entry(place: int, found: Prospect, destination: Destination) -> dict[str, Any]:
     combo = None if destination.direct else found.leaf.combo.name
+    asked_for = not combo and found.leaf.reason == "as listed"
     return {
         "place": place,
         "model": found.leaf.name,
         "combo": combo,
-        "reason": found.leaf.reason if combo else "asked for by name",
+        "reason": "asked for by name" if asked_for else found.leaf.reason,
         "provider": found.provider.name if found.provider else None,
         "lane": found.lane,
-        "accounts": [{"name": account.name, "fault": fault} for account, fault in found.accounts],
+        "accounts": [
+            {
+                "name": account.name,
+                "fault": fault,
+                "score": found.ranking.get(account.name, (None, ""))[0],
+                "reason": found.ranking.get(account.name, (None, ""))[1],
+            }
+            for account, fault in found.accounts
+        ],
         "skip": str(found.skip) if found.skip else None,
         "detail": found.detail,
     }
@@ -113,6 +160,8 @@ def _show(found: dict[str, Any]) -> None:
     if found["not_built"]:
         click.echo(f"501: this version cannot answer: {found['not_built']}.")
         return
+    for line in found["switches"]:
+        click.echo(line)
     click.echo()
     columns = ("#", "model", "combo", "lane", "accounts", "why")
     print_table(columns, [_row(entry) for entry in found["entries"]])
@@ -126,10 +175,15 @@ def _headline(found: dict[str, Any]) -> str:
     if found["combo"]:
         target = f"the combo {found['combo']} ({found['strategy']}, {found['source']})"
     via = "" if found["kind"] in ("combo", "model") else f", by {_VIA[found['kind']]}"
-    return f"{found['asked']}: {target}{via}; {found['dialect']}, {how}"
+    carried = f", with {' and '.join(found['needs'])}" if found["needs"] else ""
+    return f"{found['asked']}: {target}{via}; {found['dialect']}, {how}{carried}"
 
 
-_VIA = {"alias": "an alias", "claude-name": "its claude- name"}
+_VIA = {
+    "alias": "an alias",
+    "claude-name": "its claude- name",
+    "bare-name": "LiteLLM's name for it",
+}
 
 
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
@@ -144,8 +198,10 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _account(account: dict[str, Any]) -> str:
-    fault = f" (passed over: {account['fault']})" if account["fault"] else ""
-    return f"{account['name']}{fault}"
+    if account["fault"]:
+        return f"{account['name']} (passed over: {account['fault']})"
+    score = "" if account["score"] is None else f" ({account['score']:.0f})"
+    return f"{account['name']}{score}"
 
 
 def _why(entry: dict[str, Any]) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from krouter.adapter import load_models
+from krouter.catalog import Catalog, Facts, Known, build_catalog
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json, print_table
 from krouter.cli.view import View, open_view, outlook, source_of, spoken_by
@@ -21,7 +23,7 @@ from krouter.router import SHIPPED_ALIASES, UnknownModel, entries, resolve
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A name that a caller can ask for."""
+    """A name that a caller can ask for. `facts` are there where it stands for one model."""
 
     name: str
     kind: str
@@ -29,6 +31,7 @@ class Named:
     usable: bool
     why: str
     speaks: tuple[str, ...]
+    facts: Facts | None = None
 
 
 @click.command(cls=Command)
@@ -41,23 +44,65 @@ def models(
     """List the names a caller can ask for.
 
     Combos, aliases, the models that combos name, and the providers that have accounts, of which
-    any model can be asked for. PATTERN is a part of a name, or a glob such as 'glm/*'.
+    any model can be asked for. PATTERN is a part of a name, or a glob such as 'glm/*'; where it
+    begins with the name of such a provider, that provider's known models are listed too.
 
-    JSON: a list of name, kind (combo, alias, entry, provider), to, usable, why, speaks.
+    A second table shows of each model what it reads besides text, its window and the most it
+    writes in tokens, and its prices in US dollars per million tokens; '?' is unknown.
+
+    JSON: a list of name, kind (combo, alias, entry, provider, model), to, usable, why, speaks, and
+    of one model also reads (yes, no or unknown for image, pdf, audio, video), window, output,
+    prices (US dollars per token), tools, and sources: where each known value comes from (litellm,
+    krouter, settings). They are null for other names.
     """
     view = open_view(find_paths(home, config, combos), required=config is not None)
-    found = [named for named in _named(view) if _matches(named.name, pattern)]
+    catalog = build_catalog(load_models, view.world.settings.reads)
+    names = (*_named(view, catalog), *_known(view, catalog, pattern or ""))
+    found = [named for named in names if _matches(named.name, pattern)]
     if as_json:
-        print_json([asdict(named) for named in found])
-    elif found:
-        print_table(("name", "kind", "goes to", "usable", "speaks"), list(map(_named_row, found)))
+        print_json(list(map(_named_json, found)))
+    else:
+        _print_named(found)
     if not found:
         raise NotThere(f"no name matches {pattern!r}.")
+
+
+def _print_named(found: list[Named]) -> None:
+    names = [_named_row(named) for named in found if named.kind != "model"]
+    models = [_facts_row(named.name, named.facts) for named in found if named.facts]
+    if names:
+        print_table(("name", "kind", "goes to", "usable", "speaks"), names)
+    if names and models:
+        click.echo()
+    if models:
+        print_table(("model", "reads", "window", "output", "$/M in", "$/M out"), models)
 
 
 def _matches(name: str, pattern: str | None) -> bool:
     name, wanted = name.lower(), (pattern or "").lower()
     return wanted in name or fnmatch.fnmatchcase(name, wanted)
+
+
+def _named_json(named: Named) -> dict[str, Any]:
+    shown = {
+        "name": named.name,
+        "kind": named.kind,
+        "to": named.to,
+        "usable": named.usable,
+        "why": named.why,
+        "speaks": named.speaks,
+    }
+    facts = named.facts
+    if facts is None:
+        return shown | dict.fromkeys(("reads", "window", "output", "prices", "tools", "sources"))
+    return shown | {
+        "reads": dict(facts.reads),
+        "window": facts.window,
+        "output": facts.output,
+        "prices": asdict(facts.prices),
+        "tools": facts.tools,
+        "sources": dict(facts.sources),
+    }
 
 
 def _named_row(named: Named) -> tuple[str, ...]:
@@ -70,19 +115,65 @@ def _named_row(named: Named) -> tuple[str, ...]:
     )
 
 
-def _named(view: View) -> Iterator[Named]:
+def _facts_row(name: str, facts: Facts) -> tuple[str, ...]:
+    return (
+        name,
+        _reads(facts),
+        _tokens(facts.window),
+        _tokens(facts.output),
+        _per_million(facts.prices.input),
+        _per_million(facts.prices.output),
+    )
+
+
+def _reads(facts: Facts) -> str:
+    """ "text" where it reads nothing else, "?" where nothing is known."""
+    if all(known is Known.UNKNOWN for known in facts.reads.values()):
+        return "?"
+    marks = {Known.YES: "", Known.UNKNOWN: "?"}
+    shown = [f"{medium}{marks[k]}" for medium, k in facts.reads.items() if k in marks]
+    return " ".join(shown) or "text"
+
+
+def _tokens(count: int | None) -> str:
+    if count is None:
+        return "?"
+    if count >= 1_000_000:
+        return f"{count / 1_000_000:.3g}M"
+    return f"{count / 1000:.3g}k" if count >= 1000 else str(count)
+
+
+def _per_million(price: float | None) -> str:
+    return "?" if price is None else f"{price * 1_000_000:.3g}"
+
+
+def _named(view: View, catalog: Catalog) -> Iterator[Named]:
     world = view.world
     for name, combo in world.combos.items():
         to = f"{combo.strategy}: {', '.join(entry.model for entry in combo.models)}"
-        yield _resolved(view, name, "combo", to)
+        yield _resolved(view, catalog, name, "combo", to)
     for name, target in {**SHIPPED_ALIASES, **world.settings.aliases}.items():
-        yield _resolved(view, target, "alias", target, name)
+        yield _resolved(view, catalog, target, "alias", target, name)
     for name in entries(world.combos):
         provider = world.registry.find(name.partition("/")[0])
-        yield _resolved(view, name, "entry", provider.title if provider else "")
+        yield _resolved(view, catalog, name, "entry", provider.title if provider else "")
     for provider in world.registry.providers.values():
         if _is_set_up(view, provider):
             yield _provider(view, provider)
+
+
+def _known(view: View, catalog: Catalog, pattern: str) -> Iterator[Named]:
+    """The known models of the provider that `pattern` begins with."""
+    name = pattern.partition("/")[0]
+    provider = view.world.registry.find(name)
+    if provider and _is_set_up(view, provider):
+        found = outlook(_any_model(provider), view.world)
+        speaks = spoken_by(provider, view.world)
+        named = set(entries(view.world.combos))
+        for model in catalog.names(provider):
+            if f"{name}/{model}" not in named:
+                facts = catalog.facts(provider, model)
+                yield Named(f"{name}/{model}", "model", "", found.usable, found.why, speaks, facts)
 
 
 def _is_set_up(view: View, provider: Provider) -> bool:
@@ -94,13 +185,22 @@ def _is_set_up(view: View, provider: Provider) -> bool:
     return any(account.auth != "none" for account in accounts)
 
 
-def _resolved(view: View, target: str, kind: str, to: str, name: str | None = None) -> Named:
+def _resolved(
+    view: View, catalog: Catalog, target: str, kind: str, to: str, name: str | None = None
+) -> Named:
     try:
         destination = resolve(target, view.world)
     except UnknownModel as unknown:
         return Named(name or target, kind, to, False, str(unknown), ())
     found = outlook(destination.combo, view.world)
-    return Named(name or target, kind, to, found.usable, found.why, found.speaks)
+    facts = _facts(view, catalog, destination.combo.models[0]) if destination.direct else None
+    return Named(name or target, kind, to, found.usable, found.why, found.speaks, facts)
+
+
+def _facts(view: View, catalog: Catalog, entry: Entry) -> Facts | None:
+    alias, _, model = entry.model.partition("/")
+    provider = view.world.registry.find(alias)
+    return catalog.facts(provider, model) if provider else None
 
 
 def _provider(view: View, provider: Provider) -> Named:

@@ -17,6 +17,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "combos": ("krouter.cli.listings:combos", "List the combos, or the entries of one."),
         "check": ("krouter.cli.check:check", "Check files, settings and credentials."),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
+        "quota": (
+            "krouter.cli.quota:quota",
+            "Show what is left of each account, or tell krouter of it.",
+        ),
         "keys": ("krouter.cli.keys:keys", "Add, list and remove the keys of callers."),
         "schema": ("krouter.cli.files:schema", "Print the JSON Schema of a combo file."),
         "paths": ("krouter.cli.files:paths", "Show where settings, combos and keys are."),

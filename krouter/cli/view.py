@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from krouter.accounts import Account
@@ -12,10 +12,10 @@ from krouter.adapter import lane_for
 from krouter.combos import Combo
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
-from krouter.lineup import Leaf, World, account_problem, candidates, leaves
+from krouter.lineup import Ask, Leaf, World, candidates, leaves, plan_for
 from krouter.load import House
 from krouter.paths import Paths
-from krouter.plan import NotBuilt, Plan, make_plan
+from krouter.plan import NotBuilt, Plan
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.wire import HttpWire
@@ -42,13 +42,15 @@ def open_view(paths: Paths, *, required: bool) -> View:
 class Prospect:
     """What would become of an entry: the accounts it could be sent to, or why it is skipped.
 
-    `accounts` are in order, each with what is wrong with it, or None.
+    `accounts` are in order, each with what is wrong with it, or None; `ranking` holds score and
+    reason of each by its name, where there is a choice.
     """
 
     leaf: Leaf
     provider: Provider | None = None
     lane: str | None = None
     accounts: tuple[tuple[Account, str | None], ...] = ()
+    ranking: Mapping[str, tuple[float, str]] = field(default_factory=dict)
     skip: Skip | None = None
     detail: str = ""
 
@@ -66,35 +68,34 @@ class Prospect:
         return "; ".join(f"{account.name}: {fault}" for account, fault in self.accounts)
 
 
-def prospects(plan: Plan, world: World, dialect: str, stream: bool) -> list[Prospect]:
+def prospects(plan: Plan, world: World, ask: Ask) -> list[Prospect]:
     """Every entry of the flattened walk, in order."""
     found: list[Prospect] = []
     seen: set[object] = set()
-    for leaf in leaves(plan, world, stream, world.settings.timeouts):
+    for leaf in leaves(plan, world, ask, world.settings.timeouts):
         repeated = leaf.problem is None and leaf.key in seen
         seen.add(leaf.key)
         found.append(
-            Prospect(leaf, skip=Skip.ALREADY_TRIED) if repeated else prospect(leaf, world, dialect)
+            Prospect(leaf, skip=Skip.ALREADY_TRIED) if repeated else prospect(leaf, world, ask)
         )
     return found
 
 
-def prospect(leaf: Leaf, world: World, dialect: str) -> Prospect:
+def prospect(leaf: Leaf, world: World, ask: Ask) -> Prospect:
     """What would become of one entry."""
-    found = leaf.problem or candidates(leaf, world, dialect)
+    found = leaf.problem or candidates(leaf, world, ask)
     if isinstance(found, tuple):
         provider = world.registry.find(leaf.name.partition("/")[0])
-        lane = lane_for(world.lanes, provider, dialect) if provider else None
+        lane = lane_for(world.lanes, provider, ask.dialect) if provider else None
         name = lane.name if lane else None
         return Prospect(leaf, provider, name, skip=found[0], detail=found[1])
     accounts = tuple((each.account, account_fault(each.account, world)) for each in found)
-    return Prospect(leaf, found[0].provider, found[0].lane.name, accounts)
+    ranking = {c.account.name: (c.score, c.reason) for c in found if c.score is not None}
+    return Prospect(leaf, found[0].provider, found[0].lane.name, accounts, ranking)
 
 
 def account_fault(account: Account, world: World) -> str | None:
     """Why an account would be passed over, whatever is locked."""
-    if problem := account_problem(account):
-        return f"{problem[0]} ({problem[1]})"
     return world.secrets.present(account.key) if account.key else None
 
 
@@ -110,10 +111,10 @@ class Outlook:
 def outlook(combo: Combo, world: World) -> Outlook:
     """The outlook of a combo over every dialect, not streamed."""
     try:
-        plan = make_plan(combo, world.settings.routing, stream=False)
+        plan = plan_for(combo, world, Ask("chat"))
     except NotBuilt as missing:
         return Outlook(False, f"not built: {missing}", ())
-    by_dialect = {name: prospects(plan, world, name, stream=False) for name in DIALECTS}
+    by_dialect = {name: prospects(plan, world, Ask(name)) for name in DIALECTS}
     usable = tuple(n for n, found in by_dialect.items() if any(p.usable for p in found))
     if usable:
         return Outlook(True, "", usable)

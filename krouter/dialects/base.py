@@ -51,6 +51,8 @@ class Reading:
     usage: Usage | None = None
     error: bytes = b""
     status: int | None = None
+    signed: tuple[str, ...] = ()
+    """The signatures of its thinking."""
 
 
 class Tracker(Protocol):
@@ -70,6 +72,8 @@ class Tracker(Protocol):
     malformed: int
     """How many events were not the dialect's JSON; they are left out."""
     usage: Usage | None
+    signed: list[str]
+    """The signatures of thinking that have come."""
 
     def feed(self, event: Event) -> bytes | None:
         """None to pass the event on as it is, else the bytes to send in its place."""

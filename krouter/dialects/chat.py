@@ -133,6 +133,7 @@ class ChatTracker:
         self.started = self.has_content = self.complete = self.closed = False
         self.error = b""
         self.error_status: int | None = None
+        self.signed: list[str] = []
         self.malformed = 0
         self.usage: Usage | None = None
         self._wanted = wanted

@@ -24,6 +24,7 @@ from krouter.dialects.base import (
     rename,
     told_message,
 )
+from krouter.dialects.thinking import signatures_of
 from krouter.sse import Event, encode, with_data
 
 _FINISHED = frozenset(["end_turn", "tool_use", "stop_sequence", "pause_turn", "refusal"])
@@ -93,6 +94,7 @@ class MessagesTracker:
         self.error_status: int | None = None
         self.malformed = 0
         self.usage: Usage | None = None
+        self.signed: list[str] = []
         self._counts: dict[str, Any] = {}
         self._stop_reason: Any = None
         self._rename = rename
@@ -102,6 +104,7 @@ class MessagesTracker:
         if raw is None or name == b"ping":
             return None
         if self.has_content and name in _PLAIN:
+            self._sign(raw)
             return None
         data: _Data | None
         try:
@@ -121,12 +124,23 @@ class MessagesTracker:
         self.started = True
         return self._note(kind, data, event)
 
+    def _sign(self, raw: bytes) -> None:
+        """Thinking is signed in a delta, or whole in the start of its block."""
+        if b'"signature"' not in raw and b'"redacted_thinking"' not in raw:
+            return
+        event = read_loosely(raw, dict) or {}
+        delta, block = event.get("delta"), event.get("content_block")
+        if isinstance(delta, dict) and delta.get("type") == "signature_delta":
+            block = {**delta, "type": "thinking"}
+        self.signed += signatures_of([block])
+
     def _note(self, kind: str, data: _Data, event: Event) -> bytes | None:
         match kind:
             case "message_start":
                 return self._start(data, event)
             case "content_block_start" | "content_block_delta":
                 self.has_content = self.has_content or _has_content(data)
+                self._sign(event.data or b"")
             case "message_delta":
                 self._count(data.usage)
                 if data.delta and data.delta.stop_reason:
@@ -210,7 +224,9 @@ class Messages:
         if reply.content is None and reply.type != "message":
             return Reading(Kind.GARBAGE)
         answered = any(map(_is_block, reply.content or ())) or _is_finished(reply.stop_reason)
-        return Reading(Kind.ANSWER if answered else Kind.EMPTY, read_usage(reply.usage))
+        signed = signatures_of(reply.content or ())
+        kind = Kind.ANSWER if answered else Kind.EMPTY
+        return Reading(kind, read_usage(reply.usage), signed=signed)
 
     def rename_reply(self, raw: bytes, model: str) -> bytes:
         return rename(raw, model)

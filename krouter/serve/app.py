@@ -16,7 +16,9 @@ from krouter.answer import error_answer
 from krouter.dialects import DIALECTS
 from krouter.dialects.base import Dialect
 from krouter.keys import KeyRing
+from krouter.pool import Pool
 from krouter.router import Router, UnknownModel, entries, resolve
+from krouter.serve.admin import PREFIX, add_quota, check_admin
 from krouter.serve.hot import Endpoint, send_whole
 from krouter.serve.intake import (
     Gate,
@@ -67,10 +69,12 @@ class Guard:
 class App:
     """Routes by path before FastAPI sees a request, for the endpoints where time counts."""
 
-    def __init__(self, router: Router, guard: Guard, problems: Callable[[], list[str]]) -> None:
+    def __init__(
+        self, router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool
+    ) -> None:
         self.router = router
         self.guard = guard
-        self.rest = build_rest(router, guard, problems)
+        self.rest = build_rest(router, guard, problems, pool)
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
             for dialect in DIALECTS.values()
@@ -109,6 +113,8 @@ class App:
                 raise Refusal(426, "krouter does not speak WebSocket: send a POST.")
             check = self.guard.check_host if scope["path"] in OPEN_PATHS else self.guard.authorize
             check(headers)
+            if scope["path"].startswith(PREFIX):
+                check_admin(scope["method"], headers)
             if scope["path"] in self._hot:
                 raise Refusal(405, f"{scope['path']} takes POST, not {scope['method']}.")
         except Refusal as refusal:
@@ -124,12 +130,15 @@ def dialect_of(path: str, headers: Headers) -> Dialect:
     return DIALECTS["messages" if anthropic else "chat"]
 
 
-def build_rest(router: Router, guard: Guard, problems: Callable[[], list[str]]) -> FastAPI:
+def build_rest(
+    router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool
+) -> FastAPI:
     """Everything but the hot endpoints."""
     app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
     add_errors(app)
     add_pages(app, router, guard, problems)
     add_routes(app, router)
+    add_quota(app, router, pool)
     return app
 
 
@@ -164,6 +173,7 @@ def add_pages(
             "GET  /v1/models             combos and models\n"
             "GET  /health\n"
             "GET  /api/routes            what happened to the last requests\n"
+            "GET  /api/quota             what is left of each account; POST tells of it\n"
         )
 
     @app.get("/health")

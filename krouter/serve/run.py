@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import ipaddress
 import socket
 import time
@@ -57,13 +56,14 @@ class Served:
 
     async def run(self) -> None:
         """Serves until told to stop by a signal or by `stop`."""
-        watching = asyncio.create_task(self.house.watch())
+        beside = [self.house.watch(), self.house.poller.run()]
+        tasks = [asyncio.create_task(each) for each in beside]
         try:
             await self.server.serve([self.socket])
         finally:
-            watching.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watching
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self.house.router.world.wire.close()
             self.socket.close()
 
@@ -90,7 +90,7 @@ def open_server(
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
     guard = Guard(house.keys, gate_of(settings, host), must=public)
-    app = App(house.router, guard, lambda: house.problems)
+    app = App(house.router, guard, lambda: house.problems, house.pool)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
     return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)

@@ -44,7 +44,6 @@ def test_what_is_wrong_with_combos(home: Home) -> None:
     home.combo("typo", {"models": ["demo/a"], "strategi": 1})
     home.combo("text", "{")
     home.combo("lost", {"models": ["nowhere"]})
-    home.combo("round", {"models": ["demo/a"], "strategy": "round-robin"})
     home.combo(
         "far",
         {
@@ -63,7 +62,6 @@ def test_what_is_wrong_with_combos(home: Home) -> None:
     assert found["combos/typo.json", "$.strategi"]["hint"] == "Did you mean 'strategy'?"
     assert found["combos/text.json", ""]["message"].startswith("not JSON")
     assert "unknown combo 'nowhere'" in found["combos/lost.json", "$.models[0]"]["message"]
-    assert found["combos/round.json", "$.strategy"]["level"] == "warning"
     assert found["combos/far.json", "$.strategy"]["level"] == "warning"
     assert found["combos/far.json", "$.models[0]"]["level"] == "error"
     assert found["combos/far.json", "$.models[1].accounts[0]"]["hint"] == "Did you mean 'work'?"
@@ -115,19 +113,13 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     found = problems(home)
     own = {key: p for key, p in found.items() if key[0] == "krouter.toml"}
     errors = {path for (_, path), p in own.items() if p["level"] == "error"}
-    warnings = {path for (_, path), p in own.items() if p["level"] == "warning"}
     assert errors == {
         '$.aliases["claude-haiku-*"]',
         "$.aliases.far",
         "$.provider.local.key",
         "$.account[0].key",
     }
-    assert warnings == {
-        "$.routing.combo_round_robin",
-        "$.routing.account_strategy",
-        "$.provider.local.account_strategy",
-        "$.account[2].auth",
-    }
+    assert all(problem["level"] == "error" for problem in own.values())
     assert own["krouter.toml", '$.aliases["claude-haiku-*"]']["hint"] == "Did you mean 'daily'?"
     assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
     texts = [p["message"] for p in home.json("check", "translated")["problems"]]

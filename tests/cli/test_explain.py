@@ -59,7 +59,15 @@ def test_the_entries_in_order_with_their_accounts(house: Home) -> None:
         "reason": "as listed",
         "provider": "glm",
         "lane": "native",
-        "accounts": [{"name": "first", "fault": None}, {"name": "second", "fault": None}],
+        "accounts": [
+            {
+                "name": name,
+                "fault": None,
+                "score": 970 + 40 / place,
+                "reason": "100% answered, first byte 3.0 s",
+            }
+            for place, name in enumerate(("first", "second"), 1)
+        ],
         "skip": None,
         "detail": "",
     }
@@ -90,7 +98,9 @@ def test_a_repeated_entry_is_tried_once(house: Home) -> None:
 
 def test_an_account_whose_credential_is_missing(house: Home) -> None:
     fault = "the environment variable NOT_SET is not set"
-    assert entries(house, "mine")["local/e"]["accounts"] == [{"name": "default", "fault": fault}]
+    assert entries(house, "mine")["local/e"]["accounts"] == [
+        {"name": "default", "fault": fault, "score": None, "reason": ""}
+    ]
     assert house.json("explain", "local/e")["sendable"] is False
     assert "Nothing can be sent" in house.run("explain", "local/e").stdout
 
@@ -151,4 +161,4 @@ def test_the_table(house: Home) -> None:
     lines = house.run("explain", "mine").stdout.splitlines()
     assert lines[0].endswith("mine.json); chat, not streamed")
     assert lines[2].split() == ["#", "MODEL", "COMBO", "LANE", "ACCOUNTS", "WHY"]
-    assert lines[3].split() == "1 glm/a mine native first, second as listed".split()
+    assert lines[3].split() == "1 glm/a mine native first (1010), second (990) as listed".split()

@@ -38,6 +38,7 @@ def test_models_shows_every_name(house: Home) -> None:
         "usable": True,
         "why": "",
         "speaks": ["chat", "messages"],
+        **dict.fromkeys(("reads", "window", "output", "prices", "tools", "sources")),
     }
     assert found["claude-haiku-*"]["to"] == "mine"
     assert found["claude-haiku-*"]["kind"] == "alias"
@@ -92,6 +93,52 @@ def test_models_is_aligned_text_when_piped(house: Home) -> None:
     assert lines[0].split() == ["NAME", "KIND", "GOES", "TO", "USABLE", "SPEAKS"]
     assert lines[0].index("KIND") == lines[1].index("combo")
     assert "\x1b" not in "".join(lines)
+
+
+def test_models_shows_what_is_known_of_each_model(house: Home) -> None:
+    found = by(house.json("models"))["glm/glm-5.1"]
+    assert found["reads"] == dict.fromkeys(("image", "pdf", "audio", "video"), "no")
+    assert (found["window"], found["output"], found["tools"]) == (200_000, 128_000, "yes")
+    assert found["prices"]["input"] == 1.4e-06
+    assert found["sources"]["image"] == "krouter"
+    assert found["sources"]["prices"] == "litellm"
+    claude = by(house.json("models"))["cc/claude-sonnet-4-6"]
+    assert [medium for medium, known in claude["reads"].items() if known == "yes"] == [
+        "image",
+        "pdf",
+    ]
+
+
+def test_models_takes_corrections_from_the_settings(house: Home) -> None:
+    house.settings(SETTINGS + '\n[reads]\n"ds/*" = ["audio"]\n')
+    found = by(house.json("models"))["ds/chat"]
+    assert found["reads"]["audio"] == "yes"
+    assert found["reads"]["image"] == "no"
+    assert found["sources"]["audio"] == "settings"
+
+
+def test_models_lists_the_known_models_of_a_provider_with_an_account(house: Home) -> None:
+    assert "glm/glm-4.7" not in by(house.json("models"))
+    found = by(house.json("models", "glm"))
+    assert found["glm/glm-4.7"]["kind"] == "model"
+    assert found["glm/glm-4.7"]["usable"] is True
+    assert found["glm/glm-5.1"]["kind"] == "entry"
+    assert "zai/glm-4.5v" in by(house.json("models", "zai/*v"))
+    assert "zai/glm-4.7" not in by(house.json("models", "zai/*v"))
+    assert by(house.json("models", "anthropic", code=1)) == {}
+
+
+def test_models_shows_models_in_a_table_that_fits_the_screen(house: Home) -> None:
+    lines = house.run("models", "glm").stdout.splitlines()
+    head = next(line for line in lines if line.startswith("MODEL"))
+    assert head.split() == ["MODEL", "READS", "WINDOW", "OUTPUT", "$/M", "IN", "$/M", "OUT"]
+    row = next(line for line in lines if line.startswith("glm/glm-4.5v "))
+    assert row.split() == ["glm/glm-4.5v", "image", "pdf?", "video?", "128k", "32k", "0.6", "1.8"]
+    assert max(map(len, lines)) <= 100
+    everything = house.run("models").stdout.splitlines()
+    unknown = next(line for line in everything if line.startswith("ds/chat ") and "?" in line)
+    assert unknown.split() == ["ds/chat", "?", "?", "?", "?", "?"]
+    assert "MODEL" not in house.run("models", "mine").stdout
 
 
 def test_combos_lists_files_that_are_not_served_too(house: Home) -> None:

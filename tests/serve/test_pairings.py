@@ -225,7 +225,7 @@ def place(name: str, row: Row, spoken: str) -> str:
 def expected_locks(row: Row, spoken: str) -> dict[str, tuple[int, float]]:
     if row.lock is None:
         return {}
-    accounts = [call.split()[0] for call in attempts(row)]
+    accounts = tuple(row.accounts) or [call.split()[0] for call in attempts(row)]
     return {f"one-{spoken}/{account}/{row.scope}": (row.number, row.lock) for account in accounts}
 
 

@@ -15,8 +15,7 @@ import pytest
 from krouter.adapter import Call, Target, load_lanes
 from krouter.combos import Combo, Entry
 from krouter.keys import add_key
-from krouter.lineup import leaves
-from krouter.plan import make_plan
+from krouter.lineup import Ask, leaves, plan_for
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.settings import Timeouts
@@ -276,8 +275,8 @@ def test_the_depth_of_combos_is_guarded_at_run_time_too(tmp_path: Path) -> None:
         loop = {"a": Combo(name="a", models=(Entry(model="b"),))}
         loop["b"] = Combo(name="b", models=(Entry(model="a"), Entry(model="demo/x")))
         world = replace(krouter.router.world, combos=loop)
-        plan = make_plan(loop["a"], world.settings.routing, stream=False)
-        found = leaves(plan, world, False, Timeouts())
+        plan = plan_for(loop["a"], world, Ask("chat"))
+        found = leaves(plan, world, Ask("chat"), Timeouts())
         assert [(leaf.name, leaf.problem and leaf.problem[0]) for leaf in found] == [
             ("b", Skip.NESTED_TOO_DEEPLY),
             ("demo/x", None),

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from krouter.dialects.messages import error_type
+from krouter.dialects.thinking import UNSIGNED
 from krouter.errortext import read_error, stands_for
 from krouter.sse import encode
 from krouter_adapters.litellm_lane.translate.shapes import (
@@ -337,9 +338,9 @@ class ChatToMessages:
         place = {"index": self._index}
         self._index += 1
         stop = _event("content_block_stop", place)
-        if not block.signature:
+        if block.kind != _THINKING:
             return stop
-        delta = {"type": "signature_delta", "signature": block.signature}
+        delta = {"type": "signature_delta", "signature": block.signature or UNSIGNED}
         return _event("content_block_delta", {**place, "delta": delta}) + stop
 
     def _send(self, block: _Block, *, over: bool) -> Iterator[bytes]:

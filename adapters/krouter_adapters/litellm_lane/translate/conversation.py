@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from krouter.dialects.thinking import UNSIGNED
 from krouter_adapters.litellm_lane.translate.replies import joined_text
 from krouter_adapters.litellm_lane.translate.shapes import (
     THINKING,
@@ -126,7 +127,9 @@ class Conversation:
         if not thinking:
             return
         if "thinking" in self._keep:
-            signed = [b for b in thinking if b.get("signature") or b.get("data")]
+            signed = [
+                b for b in thinking if b.get("signature", "") not in ("", UNSIGNED) or b.get("data")
+            ]
             if signed:
                 message["thinking_blocks"] = signed
                 return

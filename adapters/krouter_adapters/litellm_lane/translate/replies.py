@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 
+from krouter.dialects.thinking import UNSIGNED
 from krouter_adapters.litellm_lane.translate.chat_stream import (
     content_texts,
     messages_error,
@@ -105,12 +106,12 @@ def _thinking_and_text(message: Json) -> Iterator[Json]:
     if not isinstance(thought, str):
         thought = message.get("reasoning")
     if isinstance(thought, str) and thought and not signed:
-        yield {"type": "thinking", "thinking": thought, "signature": ""}
+        yield {"type": "thinking", "thinking": thought, "signature": UNSIGNED}
     content = message.get("content")
     if isinstance(content, str) and content:
         yield {"type": "text", "text": content}
     for kind, text in content_texts(content):
-        signature = {"signature": ""} if kind == "thinking" else {}
+        signature = {"signature": UNSIGNED} if kind == "thinking" else {}
         yield {"type": kind, kind: text, **signature}
     refusal = as_text(message.get("refusal"))
     if refusal:
