@@ -30,6 +30,9 @@ MOST_ERROR = 1 << 20
 ERROR_SECONDS = 5.0
 """How long to wait for the body of an error whose status has come."""
 CALLER_GONE_ROW = 1
+LONG_NAME = 16
+MOST_DETAIL = 2000
+"""Characters of a provider's words that a route keeps."""
 
 ANSWERED = "answered"
 BLOT = b"[credential]"
@@ -84,7 +87,7 @@ class Trial:
     dropped: tuple[str, ...] = ()
     session: str = ""
     callers_own: bool = False
-    """The credential is the caller's: its refusal says nothing about other callers."""
+    """The credential is the caller's: what befalls it says nothing about other callers."""
 
     async def run(self) -> Answer | Failed:
         """Sends, and reads until the reply can be passed on. The ticket is given back here, or,
@@ -140,7 +143,8 @@ class Trial:
         reply = await self.lane.send(self.call, self.target, self.wire)
         self._note_dropped(reply)
         ticket = self.ticket
-        self.pool.quota.heard(ticket.provider, ticket.account, ticket.model, reply.headers)
+        if not self.callers_own:
+            self.pool.quota.heard(ticket.provider, ticket.account, ticket.model, reply.headers)
         return reply
 
     def _note_dropped(self, reply: Incoming) -> None:
@@ -300,7 +304,7 @@ class Trial:
         text, told = read_error(self._blotted(raw))
         lowered = {name.lower(): value for name, value in headers}
         refuses_images = self._refuses_images(text)
-        features = named_in(text, self.call.dialect.name) if status in (400, 422) else ()
+        features = self._refused_features(text) if status in (400, 422) else ()
         evidence = Evidence(status, text, None, lowered, told, refuses_images, bool(features))
         failed = self._noted(evidence, lock=True)
         failed.features = features
@@ -316,6 +320,16 @@ class Trial:
         return names_image_rejection(own_words) and has_images(
             self.call.dialect.name, self.call.body
         )
+
+    def _refused_features(self, text: ErrorText) -> tuple[Feature, ...]:
+        """Those the provider names itself: what it merely quotes of the request does not count. A
+        name so long that it counts as a quote is always the provider's."""
+        dialect = self.call.dialect.name
+        named = named_in(text, dialect)
+        if not named:
+            return ()
+        own = named_in(without_echo(text.message, self.call.body.raw), dialect)
+        return tuple(f for f in named if f in own or len(f.word or f.name) >= LONG_NAME)
 
     def _failed_inside(self, raw: bytes) -> Failed:
         """An error inside a 200: the provider's words, but no status of its own."""
@@ -338,8 +352,8 @@ class Trial:
         verdict = classify(evidence, self.call.body.raw, self.board.now())
         self._end(verdict.failure)
         self.note.row, self.note.status = verdict.row, evidence.status
-        self.note.detail = evidence.text.message or str(evidence.fault or "")
-        if lock and not (self.callers_own and verdict.failure is Failure.NOT_SIGNED_IN):
+        self.note.detail = (evidence.text.message or str(evidence.fault or ""))[:MOST_DETAIL]
+        if lock and not self.callers_own:
             self.note.lock = self.board.fail(self.ticket, verdict)
             self.pool.health.fail(self.ticket.provider, self.ticket.account, verdict.failure)
         return Failed(verdict, secret=self.target.secret)

@@ -75,11 +75,13 @@ class LockState:
     probe: Ticket | None = None
     open: bool = False
     """A probe's first byte has come since the lock ended."""
+    advisory: bool = False
+    """Not a failure but a figure, which may be wrong."""
 
     @property
     def soft(self) -> bool:
         """Whether the walk may ignore it when nothing else is left: overload and silence pass."""
-        return self.row in (9, 10, 11)
+        return self.advisory or self.row in (9, 10, 11)
 
     def may_probe(self, now: float) -> bool:
         return 0 < self.until <= now and not self.open and self.probe is None

@@ -309,7 +309,8 @@ def _without_field(body: Body, name: str) -> Body:
     if name not in body.fields:
         return body
     value = body.value(name)
-    kept = {k: v for k, v in value.items() if k in _KEPT[name]} if name in _KEPT and value else {}
+    inner = value if isinstance(value, dict) else {}
+    kept = {key: each for key, each in inner.items() if key in _KEPT.get(name, ())}
     if kept == value:
         return body
     return Body.parse(body.edited({name: kept}) if kept else body.edited({}, (name,)))

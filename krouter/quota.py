@@ -146,7 +146,10 @@ class QuotaBook:
         return headroom(known.values(), model, self._now()) if known else None
 
     def full_at(self, provider: str, account: str, model: str) -> float | None:
-        """When the last of the account's windows that are used up opens again, in epoch seconds."""
+        """When the last of the account's windows that are used up opens again, in epoch seconds.
+
+        What headers say of single minutes is over before it matters.
+        """
         known = self._notes.get((provider, account))
         if not known:
             return None
@@ -155,6 +158,7 @@ class QuotaBook:
             note.item.resets_at
             for note in known.values()
             if now < note.ends
+            and note.source == "polled"
             and isinstance(note.item, Window)
             and note.item.remaining <= 0
             and note.item.model in model

@@ -170,7 +170,8 @@ class Router:
         A cancelled call cancels what it sent. `world` is for this call alone.
         """
         world = world or self.world
-        route = Route(self._new_id(), world.board.now(), call.dialect.name, call.model, call.stream)
+        asked = call.model[:LONGEST_NAME]
+        route = Route(self._new_id(), world.board.now(), call.dialect.name, asked, call.stream)
         self.routes.append(route)
         try:
             answer = await self._answer(call, world, route)
@@ -199,7 +200,7 @@ class Router:
         return await Walk(call, world, route, deadline, self._rename(call, world), ask).run(plan)
 
     def _refused(self, call: Call, route: Route, status: int, message: str) -> Answer:
-        self.world.log("COMBO", f"{call.model}: {status} {message}")
+        self.world.log("COMBO", f"{route.asked}: {status} {message}")
         route.status = status
         headers = [("x-should-retry", "false"), *stamps(route)] if status == 501 else stamps(route)
         return error_answer(call.dialect, status, message, headers=headers)

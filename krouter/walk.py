@@ -78,6 +78,8 @@ class Walk:
     does."""
     _inner: list[Plan] = field(default_factory=list)
     """Nested combos that have been reached."""
+    _refuser: tuple[Candidate, Failed] | None = None
+    """Who refused a feature last, in case nobody after it can be asked."""
     _passed: bool = False
     """Every entry has had its turn."""
 
@@ -88,6 +90,7 @@ class Walk:
             await self._first_pass(leaves(plan, self.world, self.ask, base))
             or await self._second_pass()
             or await self._queue()
+            or await self._without_features()
             or self._give_up()
         )
 
@@ -124,8 +127,11 @@ class Walk:
         if self._passes_over(leaf):
             return None
         outcome = await self._accounts(leaf, self._candidates(leaf))
-        if isinstance(outcome, Answer) or not outcome:
-            return outcome or None
+        if isinstance(outcome, Answer):
+            return outcome
+        return await self._family(leaf) if outcome else None
+
+    async def _family(self, leaf: Leaf) -> Answer | None:
         for stand_in in self._stand_ins(leaf):
             if self._passes_over(stand_in):
                 continue
@@ -205,9 +211,16 @@ class Walk:
                 continue
             self._say(f"{candidate.leaf.name} is locked, but nothing else is left")
             outcome = await self._persist(candidate, place == len(soft) and not self._full)
-            if isinstance(outcome, Answer):
-                return outcome
+            if answer := await self._answer_or_family(candidate, outcome):
+                return answer
         return None
+
+    async def _answer_or_family(
+        self, candidate: Candidate, outcome: Answer | Failed | None
+    ) -> Answer | None:
+        if isinstance(outcome, Failed) and outcome.verdict.failure is Failure.MODEL_GONE:
+            return await self._family(candidate.leaf)
+        return outcome if isinstance(outcome, Answer) else None
 
     async def _queue(self) -> Answer | None:
         """Nothing is left but accounts at their limit: wait in line for the first to be free."""
@@ -218,8 +231,8 @@ class Walk:
             outcome = None
             if self._may_go(candidate):
                 outcome = await self._persist(candidate, not self._full, taken=True)
-            if isinstance(outcome, Answer):
-                return outcome
+            if answer := await self._answer_or_family(candidate, outcome):
+                return answer
             self._full = [waiting for waiting in self._full if not self._is_out(waiting.leaf)]
         return None
 
@@ -267,8 +280,15 @@ class Walk:
         return any(plan is over for plan in leaf.nest for over in self._over)
 
     def _is_too_small(self, leaf: Leaf) -> bool:
-        window = leaf.entry.context_window or 0
-        return self._larger_than is not None and window <= self._larger_than
+        return self._larger_than is not None and self._window(leaf) <= self._larger_than
+
+    def _window(self, leaf: Leaf) -> int:
+        """Tokens, as the entry or else the model table has it; 0 where it is not known."""
+        if leaf.entry.context_window:
+            return leaf.entry.context_window
+        alias, _, model = leaf.name.partition("/")
+        provider = self.world.registry.find(alias)
+        return (self.world.catalog.facts(provider, model).window or 0) if provider else 0
 
     def _candidates(self, leaf: Leaf) -> list[Candidate]:
         found = candidates(leaf, self.world, self.ask)
@@ -294,12 +314,13 @@ class Walk:
         return True
 
     def _used_up(self, candidate: Candidate) -> Blocked | None:
-        """The provider itself says that nothing is left until a reset: as good as a lock."""
+        """The provider itself says that nothing is left until a reset: others go first."""
         account = candidate.account
         until = self.world.pool.quota.full_at(account.provider, account.name, candidate.model)
         if until is None:
             return None
         lock = LockState(Failure.QUOTA_SPENT, 6, 429, "its limit is used up", until=until)
+        lock.advisory = True
         return Blocked(Block.LOCKED, lock, until)
 
     def _note_locked(self, candidate: Candidate, blocked: Blocked) -> None:
@@ -331,6 +352,8 @@ class Walk:
             else:
                 break
             outcome = await self._try(candidate, final)
+        if failed is not None and failed.verdict.failure is Failure.FEATURE_REFUSED:
+            self._refuser = candidate, failed
         if isinstance(outcome, Answer) or failed is None:
             return outcome
         return self._conclude(candidate, failed)
@@ -352,6 +375,19 @@ class Walk:
                 self.world.board.features.note(provider, model, *failed.features)
                 return True
         return False
+
+    async def _without_features(self) -> Answer | None:
+        """The last that could be asked refused a feature: as the last it is asked without."""
+        if self._refuser is None or self._last is not self._refuser[1]:
+            return None
+        candidate, self._refuser = self._refuser[0], None
+        if not self._has_room(candidate):
+            return None
+        as_last = replace(candidate, leaf=replace(candidate.leaf, last=True))
+        if not self._learns(as_last, self._last):
+            return None
+        outcome = await self._persist(as_last, True)
+        return outcome if isinstance(outcome, Answer) else None
 
     def _is_read_later(self, leaf: Leaf) -> bool:
         """Whether an entry that is still to come reads images, or may."""
@@ -405,7 +441,7 @@ class Walk:
         if outcome.total_spent:
             return self._failure(outcome)
         if verdict.failure is Failure.TOO_LARGE and leaf.combo.on_too_large == "larger":
-            self._larger_than = leaf.entry.context_window or 0
+            self._larger_than = self._window(leaf)
         elif not verdict.next_entry or self._returns(verdict, leaf):
             return self._failure(outcome)
         if verdict.failure is Failure.TIMED_OUT and leaf.timeouts.try_other_accounts:
@@ -445,8 +481,9 @@ class Walk:
             if self._left() <= 0:
                 self._skip(leaf.name, account.name, Skip.NO_TIME)
                 return None
+            trial = self._trial(candidate, final, ticket, secret)
             unless_sent.pop_all()
-        outcome = await self._trial(candidate, final, ticket, secret).run()
+        outcome = await trial.run()
         if isinstance(outcome, Failed):
             self._failed(candidate, outcome)
             return outcome

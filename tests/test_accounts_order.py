@@ -251,18 +251,36 @@ def test_one_caller_s_refused_credential_locks_out_no_other(
     assert post(krouter, "daily", bearer(CALLER)).status_code == 200
 
 
-def test_an_account_whose_window_is_used_up_waits_for_its_reset(
+def test_an_account_whose_window_is_used_up_lets_others_go_first(
     start: Start, upstream: Upstream
 ) -> None:
-    krouter = start("one/m")
+    krouter = start("one/m", settings=routing("fill-first"))
     book, now = krouter.router.world.pool.quota, krouter.clock.now
-    for account in "ab":
-        book.note("one", account, Report(windows=(Window("5 h", 0.0, now + 50),)), "polled")
-    reply = krouter.chat("daily")
-    assert (reply.status_code, reply.headers["retry-after"]) == (429, "50")
-    assert not upstream.requests
+    spent = Report(windows=(Window("5 h", 0.0, now + 50),))
+    book.note("one", "a", spent, "polled")
+    krouter.chat("daily")
+    assert used(upstream) == "b"
+    assert krouter.last_route["steps"][0]["reason"] == "locked"
+    book.note("one", "b", spent, "polled")
+    assert krouter.chat("daily", messages=says("another")).status_code == 200
     krouter.clock.forward(50)
-    assert krouter.chat("daily").status_code == 200
+    krouter.chat("daily", messages=says("a third"))
+    assert used(upstream)[-1] == "a"
+
+
+def test_what_befalls_one_caller_s_credential_locks_out_no_other(
+    start: Start, upstream: Upstream
+) -> None:
+    text = '[[account]]\nprovider = "own"\nauth = "caller"\n'
+    text += f'[provider.own]\nspeaks = ["chat"]\nbase_url = "{upstream.url}/v1"\n'
+    krouter = start("own/m", settings=text)
+    for does in ("status=429;retry-after=3600", "status=402", "status=403"):
+        upstream.script("m", [does, "ok"], key="alice")
+        for who, status in (("alice", int(does[7:10])), ("bob", 200)):
+            body = {"model": "daily", "messages": says("hello")}
+            mine = {"authorization": f"Bearer {who}"}
+            reply = krouter.http.post("/v1/chat/completions", json=body, headers=mine)
+            assert reply.status_code == status, (does, who)
 
 
 def test_a_window_of_other_models_locks_nothing(start: Start, upstream: Upstream) -> None:

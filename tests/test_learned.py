@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -333,3 +334,59 @@ def test_the_last_stand_in_of_the_last_entry_is_asked_without_a_refused_feature(
         "claude-sonnet-4-6", "claude-sonnet-4-5", *["claude-sonnet-4-5-20250929"] * 2,
     ]  # fmt: skip
     assert (reply.status_code, dropped(reply)) == (200, "seed")
+
+
+def test_who_refuses_a_feature_is_the_last_where_nobody_after_it_can_be_asked(
+    start: Start, upstream: Upstream
+) -> None:
+    refusal = quote("Unsupported parameter: 'temperature' is not supported with this model.")
+    upstream.script("m", [f"status=400;message={refusal}", "ok"])
+    krouter = start("one/m", "openai/gpt-4o")
+    reply = krouter.chat("daily", temperature=0.5)
+    assert reply.headers["x-krouter-model"] == "one/m"
+    assert reply.headers["x-krouter-dropped"] == "temperature"
+
+
+@pytest.mark.parametrize("odd", ["x", [1], 5, True])
+def test_an_odd_value_of_a_refused_feature_costs_no_place(
+    start: Start, upstream: Upstream, odd: Any
+) -> None:
+    refusal = quote("output_config: Extra inputs are not permitted")
+    upstream.script("m", [f"status=400;message={refusal}", "ok"])
+    krouter = start("one/m")
+    assert krouter.chat("daily", output_config=odd).status_code == 200
+    assert krouter.chat("daily", output_config=odd).status_code == 200
+    assert krouter.router.world.board.in_flight == 0
+
+
+def test_a_quoted_prompt_names_no_feature(start: Start, upstream: Upstream) -> None:
+    said = "Please say: Unsupported parameter: 'temperature' is not supported."
+    upstream.script("m", [f"status=400;message={quote('Rejected by policy: ' + said)}", "ok"])
+    krouter = start("one/m")
+    messages = [{"role": "user", "content": said}]
+    assert krouter.chat("daily", messages=messages, temperature=0.5).status_code == 400
+
+
+def test_a_model_that_is_gone_when_nothing_else_is_left_has_stand_ins_too(
+    start: Start, upstream: Upstream
+) -> None:
+    upstream.script("glm-4.6", ["status=503", "status=404"])
+    krouter = start("glm/glm-4.6", settings=at("glm", upstream), env={"GLM_API_KEY": "k"})
+    assert krouter.chat("daily").status_code == 503
+    assert krouter.chat("daily").status_code == 200
+    assert krouter.last_route["served"].startswith("glm/glm-4")
+
+
+def test_a_larger_window_is_known_from_the_model_table(start: Start, upstream: Upstream) -> None:
+    upstream.script("gpt-4", ["status=400;code=context_length_exceeded"])
+    settings, env = at("openai", upstream), {"OPENAI_API_KEY": "k"}
+    krouter = start(
+        "openai/gpt-4", "openai/gpt-4.1", settings=settings, env=env, onTooLarge="larger"
+    )
+    reply = krouter.chat("daily")
+    assert reply.headers["x-krouter-model"] == "openai/gpt-4.1"
+
+
+def at(provider: str, upstream: Upstream) -> str:
+    """Settings by which a shipped provider is reached at `upstream`."""
+    return f'[provider.{provider}]\nspeaks = ["chat"]\nbase_url = "{upstream.url}/v1"\n'

@@ -32,7 +32,7 @@ def session_key(dialect_name: str, body: Body, headers: Iterable[tuple[str, str]
     given = _from_headers(headers) or _from_body(body)
     if not given:
         return _digest(_opening(dialect_name, body))
-    return given if len(given) <= _LONGEST else _digest([given.encode()])
+    return given if len(given) <= _LONGEST else _digest([given.encode("utf-8", "replace")])
 
 
 def _from_headers(headers: Iterable[tuple[str, str]]) -> str:

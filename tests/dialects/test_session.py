@@ -136,3 +136,8 @@ def test_any_json_has_a_key(dialect: str, value: Any) -> None:
     except ValueError:
         return
     assert session_key(dialect, body, [])
+
+
+def test_a_name_that_is_no_text_harms_nothing() -> None:
+    name = "\udcff" * 200
+    assert session_key("chat", Body.parse(b"{}"), [("x-session-id", name)])
