@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
+from krouter.keys import PREFIX
 from krouter.wire import Headers
 
 # RFC 9110, section 7.6.1, and the fields that describe one hop's message.
@@ -41,6 +43,7 @@ _NOT_RETURNED = _HOP | {
 }
 _RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
 _OURS = "x-krouter-"
+_KEY = re.compile(rf"(?<![\w-]){re.escape(PREFIX)}[\w-]{{32,}}")
 # Whether a web page may read a reply is for krouter's own settings to say.
 _SAID_BY_KROUTER = (_OURS, "access-control-", *_RATE_LIMITS)
 
@@ -48,7 +51,23 @@ _SAID_BY_KROUTER = (_OURS, "access-control-", *_RATE_LIMITS)
 def to_provider(headers: Headers) -> Headers:
     """The caller's headers that go on; names in lower case."""
     dropped = _NOT_SENT | _named_by_connection(headers)
-    return [(n, v) for n, v in headers if n not in dropped and not n.startswith(_OURS)]
+    return [
+        (n, v)
+        for n, v in headers
+        if n not in dropped and not n.startswith(_OURS) and not _holds_key(v)
+    ]
+
+
+def query_to_provider(query: str) -> str:
+    """The caller's query that goes on."""
+    if PREFIX not in query:
+        return query
+    return "&".join(part for part in query.split("&") if not _holds_key(part))
+
+
+def _holds_key(value: str) -> bool:
+    """Whether a key of krouter's stands there, under whatever name a client sends it."""
+    return PREFIX in value and _KEY.search(value) is not None
 
 
 def to_caller(headers: Headers, secret: str | None) -> Headers:

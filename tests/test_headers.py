@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from krouter.headers import to_caller, to_provider
+from krouter.headers import query_to_provider, to_caller, to_provider
+from krouter.keys import PREFIX
 
 PASSED = [
     ("user-agent", "claude-cli/2.1"),
@@ -74,3 +75,24 @@ def test_a_providers_headers_pass_but_for_one_that_quotes_the_key() -> None:
         ("x-codex-turn-state", "t"),
     ]
     assert len(to_caller(headers, "")) == len(to_caller(headers, None)) == 3
+
+
+KEY = PREFIX + "aB3_-" * 9
+
+
+@pytest.mark.parametrize("value", [KEY, f"Bearer {KEY}", f"a={KEY}; b"])
+def test_a_key_of_krouter_s_goes_nowhere_under_any_name(value: str) -> None:
+    assert to_provider([("x-auth-token", value), *PASSED]) == PASSED
+
+
+@pytest.mark.parametrize(
+    ("query", "passed"),
+    [
+        ("", ""),
+        ("beta=true", "beta=true"),
+        (f"key={KEY}", ""),
+        (f"beta=true&key={KEY}&x=kr-1", "beta=true&x=kr-1"),
+    ],
+)
+def test_nor_in_a_query(query: str, passed: str) -> None:
+    assert query_to_provider(query) == passed

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from krouter.adapter import Call, Target
-from krouter.headers import to_provider
+from krouter.headers import query_to_provider, to_provider
 from krouter.providers import Provider
 from krouter.settings import Dialect
 from krouter.wire import Headers, Incoming, Outgoing, Wire
@@ -39,8 +39,8 @@ def build(call: Call, target: Target) -> Outgoing:
     dialect: Dialect = call.dialect.name  # type: ignore[assignment]
     url = target.provider.url(dialect)
     assert url is not None, "speaks() was asked first"
-    if call.query:
-        query = quote(call.query, safe=string.punctuation, encoding="latin-1")
+    if passed := query_to_provider(call.query):
+        query = quote(passed, safe=string.punctuation, encoding="latin-1")
         url = f"{url}{'&' if '?' in url else '?'}{query}"
     return Outgoing(url, _headers(call, target, dialect), _body(call, target))
 
