@@ -21,12 +21,13 @@ from typing import Any
 
 from krouter.body import Body
 from krouter.dialects.needs import needs
-from krouter.lineup import Ask, World, plan_for
 from krouter.load import House
 from krouter.paths import resolve_paths
 from krouter.reporter import Figure, Report
 from krouter.router import resolve
+from krouter.standing import plan_for
 from krouter.wire import HttpWire
+from krouter.world import Ask, World
 
 LIMIT = 100.0
 ROUNDS = 2000

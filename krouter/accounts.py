@@ -35,11 +35,6 @@ class Account:
         return f"{self.provider}/{self.name}"
 
 
-def ranked(accounts: Iterable[Account]) -> list[Account]:
-    """Best priority first; equal ones keep their order."""
-    return sorted(accounts, key=lambda account: account.priority)
-
-
 def collect_accounts(
     registry: Registry, settings: Settings, env: Mapping[str, str], file: str = "krouter.toml"
 ) -> dict[str, tuple[Account, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +20,7 @@ from krouter.errortext import ErrorText, read_error, without_echo
 from krouter.features import Feature, named_in, names_image_rejection
 from krouter.headers import to_caller
 from krouter.pool import Pool
-from krouter.route import Attempt, Route
+from krouter.route import Attempt, End, Route
 from krouter.settings import Timeouts
 from krouter.stream import Relay
 from krouter.wire import Headers, Incoming, Wire, WireError
@@ -34,8 +35,9 @@ LONG_NAME = 16
 MOST_DETAIL = 2000
 """Characters of a provider's words that a route keeps."""
 
-ANSWERED = "answered"
 BLOT = b"[credential]"
+
+_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{2,63}")
 
 _log = logging.getLogger("krouter")
 
@@ -160,7 +162,7 @@ class Trial:
         self.pool.health.succeed(provider, account, waited)
         if self.session:
             self.pool.sessions.bind(self.session, provider, account)
-        self._end(ANSWERED)
+        self._end(End.ANSWERED)
 
     def _judged(self, reply: Incoming, raw: bytes) -> Answer | Failed:
         reading = self.call.dialect.read_reply(raw)
@@ -352,11 +354,22 @@ class Trial:
         verdict = classify(evidence, self.call.body.raw, self.board.now())
         self._end(verdict.failure)
         self.note.row, self.note.status = verdict.row, evidence.status
-        self.note.detail = (evidence.text.message or str(evidence.fault or ""))[:MOST_DETAIL]
+        self.note.detail = self._detail(evidence)
         if lock and not self.callers_own:
             self.note.lock = self.board.fail(self.ticket, verdict)
             self.pool.health.fail(self.ticket.provider, self.ticket.account, verdict.failure)
         return Failed(verdict, secret=self.target.secret)
+
+    def _detail(self, evidence: Evidence) -> str:
+        """What the route keeps of an error. A provider's words may quote the conversation: unless
+        the settings keep that, only its error code is taken, which never is a part of it."""
+        text, fault, request = evidence.text, evidence.fault, self.call.body.raw
+        if self.route.request is not None:
+            return (text.message or str(fault or ""))[:MOST_DETAIL]
+        if fault is Fault.UNSENDABLE:
+            return without_echo(text.message, request)[:MOST_DETAIL]
+        codes = (code for code in (text.code, text.type) if _CODE.fullmatch(code))
+        return next((c for c in codes if c.encode() not in request), str(fault or ""))
 
     def _first_byte(self) -> None:
         self.note.first_byte = self.board.now()

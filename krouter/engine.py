@@ -19,12 +19,12 @@ from krouter.answer import Answer
 from krouter.arguments import SettingError
 from krouter.asking import Asked
 from krouter.flow import Flow
-from krouter.lineup import World
 from krouter.load import WATCH_SECONDS, House
 from krouter.providers import Provider
 from krouter.router import UnknownModel, resolve
 from krouter.secrets import Secrets
 from krouter.settings import Dialect
+from krouter.world import World
 
 with suppress(RuntimeError):
     import_module("concurrent.futures.thread")  # LiteLLM needs it, and not at a program's end
@@ -286,7 +286,7 @@ def _redirected(world: World, asked: Asked) -> World:
         destination = resolve(asked.call.model, world)
     except UnknownModel:
         return world
-    provider = world.registry.find(destination.combo.models[0].model.partition("/")[0])
+    provider, _ = world.registry.split(destination.combo.models[0].model)
     if not destination.direct or provider is None or provider.builtin:
         what = "api_key" if asked.api_key else "api_base"
         raise SettingError(

@@ -2,68 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
 
 from krouter.accounts import Account
 from krouter.adapter import Adapter, lane_for
-from krouter.board import Board, Target
-from krouter.catalog import Catalog, Known, with_entry
-from krouter.combos import LEVELS, Combo, Entry, Medium, reference
-from krouter.plan import Needs, NotBuilt, Plan, Standing, make_plan
-from krouter.pool import Pool
-from krouter.providers import Provider, Registry
-from krouter.quota import figures, is_spent
-from krouter.ranking import Place, strategy_of
-from krouter.reporter import Figure
-from krouter.route import Log, Skip
-from krouter.secrets import Secrets
-from krouter.settings import AdapterPool, ComboTimeouts, Settings, Timeouts
-from krouter.wire import Wire
+from krouter.combos import LEVELS, Combo, Entry, reference
+from krouter.plan import NotBuilt, Plan
+from krouter.providers import Provider
+from krouter.ranking import DRAW_LOTS, Place, Standing, order, strategy_of
+from krouter.route import Skip
+from krouter.settings import ComboTimeouts, Timeouts
+from krouter.standing import plan_for
+from krouter.world import Ask, World
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """What a request asks of the order.
+class Obstacle(NamedTuple):
+    """Why an entry is passed over, and what there is to say about it."""
 
-    `turn` and `account_turn` say how many requests a combo's or a provider's rotation has had, and
-    count this one unless it only looks ahead. `session` tells its conversation.
-    """
-
-    dialect: str
-    stream: bool = False
-    needs: Needs = frozenset()
-    turn: Callable[[str], int] = field(default=lambda name: 0)
-    account_turn: Callable[[str], int] = field(default=lambda name: 0)
-    session: Callable[[], str] = field(default=lambda: "")
-
-
-Problem = tuple[Skip, str]
-"""Why something is passed over, and what there is to say about it."""
-
-
-@dataclass(frozen=True, slots=True)
-class World:
-    """What a walk works with: one consistent view of settings, providers and combos, and the
-    edges, passed in."""
-
-    settings: Settings
-    registry: Registry
-    accounts: Mapping[str, tuple[Account, ...]]
-    combos: Mapping[str, Combo]
-    board: Board
-    catalog: Catalog
-    pool: Pool
-    secrets: Secrets
-    lanes: tuple[Adapter, ...]
-    wire: Wire
-    log: Log
-    is_own_key: Callable[[str], bool] = field(default=lambda token: False)
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    chance: Callable[[], float] = random.random
+    reason: Skip
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +41,7 @@ class Leaf:
     timeouts: Timeouts
     own: tuple[ComboTimeouts, ...]
     last: bool
-    problem: Problem | None = None
+    obstacle: Obstacle | None = None
     places: tuple[int, ...] = ()
     """Where it stands in each plan of the nest, counted from 1."""
 
@@ -113,10 +73,10 @@ class Candidate:
     provider: Provider
     lane: Adapter
     account: Account
-    score: float | None = None
-    """Its Zenith score, where there was a choice."""
-    reason: str = ""
-    """Why the account stands at its place."""
+    place: Place | None = None
+    """Its place among the accounts of its provider, where there was a choice."""
+    standing: Standing | None = None
+    """What that choice followed from."""
 
     @property
     def model(self) -> str:
@@ -126,125 +86,6 @@ class Candidate:
 @lru_cache(maxsize=1024)
 def merged(base: Timeouts, *overrides: ComboTimeouts | None) -> Timeouts:
     return base.merged(*overrides)
-
-
-def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Plan:
-    """The order of `combo`'s entries for one request. Only what a caller asks for itself is
-    `adapted`. Raises NotBuilt."""
-    return make_plan(
-        combo,
-        world.settings.routing,
-        partial(standing, world=world, needs=ask.needs, figures=_figures(combo, world)),
-        stream=ask.stream,
-        needs=ask.needs,
-        turn=lambda: ask.turn(combo.name),
-        pool=(lambda: adapter_models(world, ask)) if adapted else tuple,
-    )
-
-
-Figures = Mapping[Target, Figure]
-
-
-def _figures(combo: Combo, world: World) -> Figures:
-    """What is left of the quota of each entry's own model."""
-    notes = world.pool.quota.notes()
-    if not notes:
-        return {}
-    usable = {
-        target: names
-        for entry in combo.models
-        if (target := _target(entry, world)) and (names := _unlocked(entry, target, world))
-    }
-    return figures(notes, usable, world.pool.now())
-
-
-def _target(entry: Entry, world: World) -> Target | None:
-    alias, _, model = entry.model.partition("/")
-    provider = world.registry.find(alias) if reference(entry.model) is None else None
-    return (provider.name, model) if provider else None
-
-
-def _unlocked(entry: Entry, target: Target, world: World) -> list[str]:
-    provider, model = target
-    return [
-        account.name
-        for account in world.accounts.get(provider, ())
-        if (entry.accounts is None or account.name in entry.accounts)
-        and world.board.blocked(provider, account.name, model) is None
-    ]
-
-
-NO_FIGURES: Figures = {}
-
-
-def standing(entry: Entry, world: World, needs: Needs, figures: Figures = NO_FIGURES) -> Standing:
-    """What is known of an entry right now. What it reads is looked up only where something is
-    to be read; a combo reads what any of its entries reads, and has no quota of its own."""
-    name = reference(entry.model)
-    if name is not None:
-        return Standing(_combo_reads(name, world, needs) if needs else {})
-    alias, _, model = entry.model.partition("/")
-    provider = world.registry.find(alias)
-    if provider is None:
-        return Standing()
-    reads = _reads(entry, provider, model, world) if needs else {}
-    figure = figures.get((provider.name, model)) if figures else None
-    if figure is None:
-        return Standing(reads)
-    return Standing(reads, figure.remaining, is_spent(figure))
-
-
-def _reads(entry: Entry, provider: Provider, model: str, world: World) -> Mapping[Medium, Known]:
-    facts = world.catalog.facts(provider, model)
-    reads = facts.reads if entry.reads is None else with_entry(facts, entry).reads
-    if world.board.images.refused(provider.name, model):
-        return {**reads, "image": Known.NO}
-    return reads
-
-
-def _combo_reads(name: str, world: World, needs: Needs, level: int = 1) -> Mapping[Medium, Known]:
-    combo = world.combos.get(name)
-    if combo is None or level > LEVELS:
-        return {}
-    each = [
-        standing(entry, world, needs).reads
-        if (inner := reference(entry.model)) is None
-        else _combo_reads(inner, world, needs, level + 1)
-        for entry in combo.models
-    ]
-    return {medium: _best(reads.get(medium, Known.UNKNOWN) for reads in each) for medium in needs}
-
-
-def _best(known: Iterable[Known]) -> Known:
-    found = set(known)
-    return next((k for k in (Known.YES, Known.UNKNOWN) if k in found), Known.NO)
-
-
-def has_adapter(world: World) -> bool:
-    """Whether the vision adapter could add anything at all."""
-    pools = world.settings.vision_adapter
-    return any(
-        pool.enabled and pool.models for pool in (pools.image, pools.pdf, pools.audio, pools.video)
-    )
-
-
-def adapter_models(world: World, ask: Ask) -> list[Entry]:
-    """The vision adapter's models that read all that is needed, of every pool concerned that is
-    switched on, without duplicates."""
-    found: dict[str, Entry] = {}
-    for medium in sorted(ask.needs):
-        pool: AdapterPool = getattr(world.settings.vision_adapter, medium)
-        if not (pool.enabled and pool.models):
-            continue
-        models = pool.models
-        if pool.round_robin and len(models) > 1:
-            shift = ask.turn(f"vision adapter: {medium}") % len(models)
-            models = (*models[shift:], *models[:shift])
-        for model in models:
-            entry = Entry.model_construct(model=model)
-            if standing(entry, world, ask.needs).reads_all(ask.needs) is Known.YES:
-                found.setdefault(model, entry)
-    return list(found.values())
 
 
 def leaves(plan: Plan, world: World, ask: Ask, base: Timeouts) -> Iterator[Leaf]:
@@ -270,12 +111,11 @@ def _opened(
         within = merged(timeouts, entry.timeouts)
         bounds = (*own, *filter(None, (inner_total, entry.timeouts)))
         nested = reference(entry.model)
-        inner = nested and _nested_plan(nested, world, ask, len(nest))
+        inner = None if nested is None else _nested_plan(nested, world, ask, len(nest))
         if isinstance(inner, Plan):
             yield from _opened((*nest, inner), places, world, ask, within, bounds, is_last)
         else:
-            problem = inner or None
-            yield Leaf(entry, step.reason, nest, within, bounds, is_last, problem, places)
+            yield Leaf(entry, step.reason, nest, within, bounds, is_last, inner, places)
 
 
 def _nested_total(nest: tuple[Plan, ...]) -> ComboTimeouts | None:
@@ -284,58 +124,62 @@ def _nested_total(nest: tuple[Plan, ...]) -> ComboTimeouts | None:
     return ComboTimeouts(total=own.total) if len(nest) > 1 and own and own.total else None
 
 
-def _nested_plan(name: str, world: World, ask: Ask, level: int) -> Plan | Problem:
+def _nested_plan(name: str, world: World, ask: Ask, level: int) -> Plan | Obstacle:
     """Loading refuses what is nested too deeply; this guard holds at run time as well."""
     if level >= LEVELS or name not in world.combos:
-        return Skip.NESTED_TOO_DEEPLY, f"more than {LEVELS} levels"
+        return Obstacle(Skip.NESTED_TOO_DEEPLY, f"more than {LEVELS} levels")
     try:
         return plan_for(world.combos[name], world, ask)
     except NotBuilt as missing:
-        return Skip.NOT_BUILT, str(missing)
+        return Obstacle(Skip.NOT_BUILT, str(missing))
 
 
-def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Problem:
+def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle:
     """The accounts an entry could be sent to, in order, locks aside; or why there are none."""
-    provider = world.registry.find(leaf.name.partition("/")[0])
+    provider, _ = world.registry.split(leaf.name)
     if provider is None:
-        return Skip.UNKNOWN_PROVIDER, ""
+        return Obstacle(Skip.UNKNOWN_PROVIDER)
     lane = lane_for(world.lanes, provider, ask.dialect)
     if lane is None:
         return out_of_reach(provider)
-    allowed = leaf.entry.accounts
-    accounts = [
-        account
-        for account in world.accounts.get(provider.name, ())
-        if allowed is None or account.name in allowed
-    ]
+    accounts = list(world.accounts_of(provider.name, leaf.entry))
     if not accounts:
-        return Skip.NO_ACCOUNT, missing_account(provider, allowed)
+        return Obstacle(Skip.NO_ACCOUNT, missing_account(provider, leaf.entry.accounts))
     if len(accounts) == 1:
         return [Candidate(leaf, provider, lane, accounts[0])]
-    places = _ranked(accounts, leaf, provider, world, ask)
-    return [Candidate(leaf, provider, lane, *place) for place in places]
+    standing = _standing(accounts, leaf, provider, world, ask)
+    by_name = {account.name: account for account in accounts}
+    return [
+        Candidate(leaf, provider, lane, by_name[place.account], place, standing)
+        for place in order(standing)
+    ]
 
 
-def _ranked(
+def _standing(
     accounts: list[Account], leaf: Leaf, provider: Provider, world: World, ask: Ask
-) -> list[Place]:
+) -> Standing:
     own = world.registry.settings_of(provider.name)
     strategy, sticky_limit = strategy_of(own, world.settings.routing)
-    turn = ask.account_turn(provider.name) if strategy == "round-robin" else 0
-    model = leaf.name.partition("/")[2]
-    return world.pool.order(
-        accounts, model, strategy, sticky_limit, turn, world.chance, ask.session()
+    rotates = strategy == "round-robin"
+    return world.pool.standing(
+        accounts,
+        world.registry.split(leaf.name)[1],
+        strategy,
+        sticky_limit,
+        ask.account_turn(provider.name) if rotates else 0,
+        "" if rotates else ask.session(),
+        ask.seed() if strategy in DRAW_LOTS else 0,
     )
 
 
-def out_of_reach(provider: Provider) -> Problem:
+def out_of_reach(provider: Provider) -> Obstacle:
     """Why no lane can take a call to `provider`."""
     if provider.unsupported:
-        return Skip.UNSUPPORTED, provider.unsupported.rstrip(".")
+        return Obstacle(Skip.UNSUPPORTED, provider.unsupported.rstrip("."))
     if provider.known_by_litellm and not (provider.litellm_base or provider.base_urls):
         like = f", such as {provider.base_like}" if provider.base_like else ""
-        return Skip.NO_ADDRESS, f"give [provider.{provider.name}] a base_url{like}"
-    return Skip.NEEDS_TRANSLATION, ""
+        return Obstacle(Skip.NO_ADDRESS, f"give [provider.{provider.name}] a base_url{like}")
+    return Obstacle(Skip.NEEDS_TRANSLATION)
 
 
 def missing_account(provider: Provider, allowed: tuple[str, ...] | None) -> str:

@@ -19,7 +19,6 @@ from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
 from krouter.keys import KeyRing
-from krouter.lineup import World
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
@@ -31,6 +30,7 @@ from krouter.router import Router, entries
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
 from krouter.wire import Wire
+from krouter.world import World
 
 _log = logging.getLogger("krouter")
 
@@ -226,7 +226,7 @@ class House:
         """Begins what takes long, where a provider in use can be reached by no other lane."""
         world = self.router.world
         for name in (*entries(world.combos), *world.settings.aliases.values()):
-            provider = world.registry.find(name.partition("/")[0])
+            provider, _ = world.registry.split(name)
             if provider is None or not world.accounts.get(provider.name):
                 continue
             lanes = [lane_for(world.lanes, provider, dialect) for dialect in DIALECTS]

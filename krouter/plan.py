@@ -6,9 +6,10 @@ this order, each step with its reason. The same input gives the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import chain
+from types import MappingProxyType
 
 from krouter.catalog import Known
 from krouter.combos import Combo, Entry, Medium
@@ -23,6 +24,9 @@ class NotBuilt(Exception):
     """A call that needs what this version of krouter does not do; the text names it."""
 
 
+NOTHING_KNOWN: Mapping[Medium, Known] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class Standing:
     """What is known of an entry when the order is decided.
@@ -31,7 +35,7 @@ class Standing:
     exactly this model; `spent` says that there is next to nothing left until its reset.
     """
 
-    reads: Mapping[Medium, Known] = field(default_factory=dict)
+    reads: Mapping[Medium, Known] = field(default_factory=lambda: NOTHING_KNOWN)
     left: float | None = None
     spent: bool = False
 
@@ -50,7 +54,29 @@ class Standing:
         return self.reads.get("image") is Known.NO
 
 
-Look = Callable[[Entry], Standing]
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All that the order of one request follows from, as it was when the request came.
+
+    `seen` is what is known of each entry, as listed; `turn` the number of requests the rotation
+    had before this one, 0 where nothing rotates; `pool` the vision adapter's models for `needs`,
+    empty unless no entry reads them.
+    """
+
+    combo: Combo
+    routing: RoutingSettings
+    seen: tuple[Standing, ...]
+    stream: bool = False
+    needs: Needs = frozenset()
+    turn: int = 0
+    pool: tuple[Entry, ...] = ()
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether no entry reads all that is needed, nor may."""
+        return bool(self.needs) and all(
+            seen.reads_all(self.needs) is Known.NO for seen in self.seen
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +92,13 @@ class Plan:
     """The order in which a combo's entries are tried. `switches` are log lines of the steps that
     changed which entry goes first."""
 
-    combo: Combo
+    snapshot: Snapshot
     steps: tuple[Step, ...]
     switches: tuple[str, ...] = ()
 
     @property
-    def reasons(self) -> list[tuple[str, str]]:
-        """Every entry's model and why it stands where it does."""
-        return [(step.entry.model, step.reason) for step in self.steps]
+    def combo(self) -> Combo:
+        return self.snapshot.combo
 
 
 @dataclass(slots=True)
@@ -86,29 +111,11 @@ class _Place:
     reasons: list[str]
 
 
-def make_plan(
-    combo: Combo,
-    routing: RoutingSettings,
-    look: Look,
-    *,
-    stream: bool = False,
-    needs: Needs = frozenset(),
-    turn: Callable[[], int] = int,
-    pool: Callable[[], Sequence[Entry]] = tuple,
-) -> Plan:
-    """The order of one request.
-
-    `turn` gives the number of requests before this one and is asked only if the combo rotates;
-    `pool` gives the vision adapter's models for `needs` and is asked only if no entry can read
-    them. Raises NotBuilt for a strategy or a guard that cannot be run.
-    """
-    strategy = strategy_of(combo, routing)
-    if strategy.order is None:
-        raise NotBuilt(f"the combo {combo.name!r} uses {strategy.name} ({strategy.title})")
-    if stream and combo.stream_guard != "off":
-        raise NotBuilt(f'the combo {combo.name!r} sets "streamGuard": "{combo.stream_guard}"')
-    passed = turn() // _sticky_limit(combo, routing) if rotates(combo, routing) else 0
-    listed = _placed(strategy.order(combo.models, passed), combo, look, needs)
+def make_plan(given: Snapshot) -> Plan:
+    """The order of one request. Raises NotBuilt for a strategy or a guard that cannot be run."""
+    combo, routing, needs = given.combo, given.routing, given.needs
+    strategy = runnable(combo, routing, given.stream)
+    listed = _listed(given, strategy)
     groups = _split(listed, needs)
     split = list(chain.from_iterable(groups))
     ordered = list(chain.from_iterable(map(_by_quota, groups)))
@@ -117,11 +124,21 @@ def make_plan(
         *_switch("Quota auto-switch", "most left", split, ordered),
     ]
     steps = [Step(place.entry, "; ".join(place.reasons)) for place in ordered]
-    if needs and all(place.known is Known.NO for place in ordered):
-        added = [Step(entry, f"vision adapter for {_named(needs)}") for entry in pool()]
-        switches += [f"Vision adapter: {_named(needs)} → {added[0].entry.model}"] if added else []
+    if given.pool and given.is_blind:
+        added = [Step(entry, f"vision adapter for {_named(needs)}") for entry in given.pool]
+        switches.append(f"Vision adapter: {_named(needs)} → {added[0].entry.model}")
         steps = [*added, *steps]
-    return Plan(combo, tuple(steps), tuple(switches))
+    return Plan(given, tuple(steps), tuple(switches))
+
+
+def runnable(combo: Combo, routing: RoutingSettings, stream: bool) -> Strategy:
+    """The combo's strategy. Raises NotBuilt where it, or the combo's guard, cannot be run."""
+    strategy = strategy_of(combo, routing)
+    if strategy.order is None:
+        raise NotBuilt(f"the combo {combo.name!r} uses {strategy.name} ({strategy.title})")
+    if stream and combo.stream_guard != "off":
+        raise NotBuilt(f'the combo {combo.name!r} sets "streamGuard": "{combo.stream_guard}"')
+    return strategy
 
 
 def strategy_of(combo: Combo, routing: RoutingSettings) -> Strategy:
@@ -138,25 +155,28 @@ def _sticky_limit(combo: Combo, routing: RoutingSettings) -> int:
     return combo.sticky_limit or routing.combo_sticky_limit
 
 
-def _placed(entries: Sequence[Entry], combo: Combo, look: Look, needs: Needs) -> list[_Place]:
-    reason = "as listed" if entries[0] is combo.models[0] else "in its turn"
-    seen = map(look, entries)
-    return [
-        _Place(entry, known, known.reads_all(needs), [reason])
-        for entry, known in zip(entries, seen, strict=True)
-    ]
+def _listed(given: Snapshot, strategy: Strategy) -> list[_Place]:
+    """The entries as the strategy has them, each with what is known of it."""
+    assert strategy.order is not None
+    passed = given.turn // _sticky_limit(given.combo, given.routing)
+    pairs = strategy.order(tuple(zip(given.combo.models, given.seen, strict=True)), passed)
+    reason = "as listed" if pairs[0][0] is given.combo.models[0] else "in its turn"
+    needs = given.needs
+    return [_Place(entry, seen, seen.reads_all(needs), [reason]) for entry, seen in pairs]
 
 
 def _split(places: list[_Place], needs: Needs) -> list[list[_Place]]:
     """One group, or two: the entries that read all that is needed, or else those that may, and the
     others."""
     known = {place.known for place in places}
-    if not needs or len(known) == 1:
+    if not needs:
         return [places]
-    front = Known.YES if Known.YES in known else Known.UNKNOWN
     reasons = {known: f"{verb} {_named(needs)}" for known, verb in _READS.items()}
     for place in places:
         place.reasons.append(reasons[place.known])
+    if len(known) == 1:
+        return [places]
+    front = Known.YES if Known.YES in known else Known.UNKNOWN
     return [
         [place for place in places if place.known is front],
         [place for place in places if place.known is not front],

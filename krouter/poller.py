@@ -11,13 +11,13 @@ from typing import Any
 from krouter.accounts import Account
 from krouter.answer import described
 from krouter.board import Pair
-from krouter.lineup import World
 from krouter.pool import Pool
 from krouter.quota import Poll
 from krouter.reporter import PollError, QuotaReporter, Report
 from krouter.resets import stated_reset
 from krouter.secrets import SecretError
 from krouter.wire import Headers, Outgoing, Wire, WireError
+from krouter.world import World
 
 EVERY = 60.0
 IN_USE = 1800.0

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from krouter.accounts import Account
 from krouter.board import Turns
-from krouter.health import HealthBook
+from krouter.health import NEUTRAL, HealthBook
 from krouter.quota import QuotaBook
-from krouter.ranking import Chance, Place, Standing, order
+from krouter.ranking import Standing
 from krouter.reporter import QuotaReporter
 from krouter.sessions import Sessions
 from krouter.settings import AccountStrategy
@@ -30,33 +30,34 @@ class Pool:
         quota = QuotaBook(now, reporters)
         return cls(now, HealthBook(now), quota, Sessions(now), Turns())
 
-    def order(
+    def standing(
         self,
         accounts: Sequence[Account],
         model: str,
         strategy: AccountStrategy,
         sticky_limit: int,
-        turn: int,
-        chance: Chance,
+        turn: int = 0,
         session: str = "",
-    ) -> list[Place]:
-        """One provider's accounts, best first. `turn` is from `turns`, taken once a request."""
-        if not accounts:
-            return []
-        provider = accounts[0].provider
-        kept = self.sessions.account(session, provider) if session else None
-        standing = self._standing(provider, accounts, model, turn)
-        return order(accounts, strategy, standing, self.now(), chance, sticky_limit, kept)
-
-    def _standing(
-        self, provider: str, accounts: Sequence[Account], model: str, turn: int
+        seed: int = 0,
     ) -> Standing:
-        names = [account.name for account in accounts]
-        left = {name: self.quota.left(provider, name, model) for name in names}
+        """What the order of one provider's accounts follows from. `turn` is from `turns`, taken
+        once a request."""
+        provider, health, left = accounts[0].provider, {}, {}
+        for name in (account.name for account in accounts):
+            if (known := self.health.of(provider, name)) is not NEUTRAL:
+                health[name] = known
+            if (share := self.quota.left(provider, name, model)) is not None:
+                left[name] = share
         return Standing(
-            {name: self.health.of(provider, name) for name in names},
-            {name: share for name, share in left.items() if share is not None},
+            strategy,
+            {account.name: account.priority for account in accounts},
+            health,
+            left,
+            self.now(),
             turn,
+            sticky_limit,
+            (self.sessions.account(session, provider) or "") if session else "",
+            seed,
         )
 
     def forget(self, provider: str, account: str) -> None:

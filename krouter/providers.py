@@ -74,6 +74,9 @@ class Provider:
         return endpoint(base, dialect) if base else None
 
 
+NAMES_KEPT = 4096
+
+
 @dataclass(frozen=True, slots=True)
 class Registry:
     """All providers, and the settings given for each, by canonical name."""
@@ -81,6 +84,19 @@ class Registry:
     providers: Mapping[str, Provider]
     settings: Mapping[str, ProviderSettings]
     canonical: Mapping[str, str]
+    _split: dict[str, tuple[Provider | None, str]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+
+    def split(self, name: str) -> tuple[Provider | None, str]:
+        """The provider that `provider/model` names, None if it is unknown, and the model."""
+        found = self._split.get(name)
+        if found is None:
+            if len(self._split) >= NAMES_KEPT:
+                self._split.clear()
+            alias, _, model = name.partition("/")
+            found = self._split[name] = self.find(alias), model
+        return found
 
     def find(self, name: str) -> Provider | None:
         """The provider called `name`, which may be an alias."""

@@ -5,7 +5,7 @@ Figures order entries. Windows and balances are shown and count in Zenith, and o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,8 +17,6 @@ from krouter.wire import Headers
 
 Source = Literal["polled", "reported"]
 Item = Figure | Window | Balance
-Target = tuple[str, str]
-"""Provider and model."""
 
 SPENT = 0.02
 """With this share left or less, a request is likelier to fail than not."""
@@ -52,24 +50,6 @@ def is_spent(figure: Figure) -> bool:
     return figure.remaining <= SPENT
 
 
-def figures(
-    notes: Iterable[Note], accounts: Mapping[Target, Collection[str]], now: float
-) -> dict[Target, Figure]:
-    """The figure of each provider and model: the best over the accounts named for it, which are
-    those that an entry may use and that are not locked. Without a figure there is no key."""
-    best: dict[Target, Figure] = {}
-    for note in notes:
-        figure = note.item
-        if not isinstance(figure, Figure) or now >= note.ends:
-            continue
-        target = (note.provider, figure.model)
-        if note.account not in accounts.get(target, ()):
-            continue
-        if target not in best or figure.remaining > best[target].remaining:
-            best[target] = figure
-    return best
-
-
 def headroom(notes: Iterable[Note], model: str, now: float) -> float | None:
     """The share of one account's quota that is left for `model`: the least of all that counts for
     it; None if nothing is known."""
@@ -82,7 +62,7 @@ def _share(item: Item, model: str) -> float | None:
         case Figure():
             return item.remaining if item.model == model else None
         case Window():
-            return item.remaining if item.model in model else None
+            return item.remaining if item.counts_for(model) else None
         case Balance(of=budget) if budget:
             return min(max(item.amount / budget, 0.0), 1.0)
     return 0.0 if item.amount <= 0 else None
@@ -112,6 +92,8 @@ class QuotaBook:
         self._now = now
         self._readers = {name: each.read_headers for each in reporters for name in each.heard}
         self._items = items
+        self.has_figures = False
+        """Whether anybody has told a figure yet."""
         self._notes: LRUCache[Pair, LRUCache[tuple[str, str, str], Note]] = LRUCache(accounts)
         self.polls: LRUCache[Pair, Poll] = LRUCache(accounts)
 
@@ -125,6 +107,7 @@ class QuotaBook:
         now = self._now()
         for item in report.items:
             known[_key(item)] = Note(provider, account, item, source, now)
+        self.has_figures = self.has_figures or bool(report.figures)
 
     def heard(self, provider: str, account: str, model: str, headers: Headers) -> None:
         """The headers of a reply, of whatever status. Costs nothing where they tell nothing."""
@@ -139,6 +122,15 @@ class QuotaBook:
         now = self._now()
         kept = list(self._notes.values())
         return [note for known in kept for note in known.values() if now < note.ends]
+
+    def figure(self, provider: str, account: str, model: str) -> Figure | None:
+        """What is left of exactly `model` for one account, None if nobody has told."""
+        known = self._notes.get((provider, account)) if self.has_figures else None
+        note = known.get(("figure", model, "")) if known else None
+        if note is None or self._now() >= note.ends:
+            return None
+        assert isinstance(note.item, Figure)
+        return note.item
 
     def left(self, provider: str, account: str, model: str) -> float | None:
         """The share of an account's quota that is left for `model`, None if unknown."""
@@ -161,7 +153,7 @@ class QuotaBook:
             and note.source == "polled"
             and isinstance(note.item, Window)
             and note.item.remaining <= 0
-            and note.item.model in model
+            and note.item.counts_for(model)
         )
         return max(filter(None, used_up), default=None)
 

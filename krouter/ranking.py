@@ -1,12 +1,12 @@
-"""The order in which a provider's accounts are tried. Pure: clock and chance are passed in."""
+"""The order in which a provider's accounts are tried. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import NamedTuple
 
-from krouter.accounts import Account, ranked
 from krouter.health import HEALTHY, NEUTRAL, Health, zenith
 from krouter.quota import SPENT
 from krouter.settings import AccountStrategy, ProviderSettings, RoutingSettings
@@ -14,21 +14,33 @@ from krouter.settings import AccountStrategy, ProviderSettings, RoutingSettings
 Chance = Callable[[], float]
 """Gives a number from 0 up to 1."""
 
+DRAW_LOTS: frozenset[AccountStrategy] = frozenset(("p2c", "random"))
+
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What is known of one provider's accounts, by name: their health, the share of the quota
-    that is left where it is known, and the turn of the rotation, from 0."""
+    """All that the order of one provider's accounts follows from, as it was at `now`.
 
+    By name: their priority, 1 being the first, their health, and the share of the quota that is
+    left where it is known. `turn` is the turn of the rotation, from 0; `kept` served this
+    conversation last; `seed` is what random choices follow from. Locks are not looked at here.
+    """
+
+    strategy: AccountStrategy
+    priorities: Mapping[str, int]
     health: Mapping[str, Health] = field(default_factory=dict)
     left: Mapping[str, float] = field(default_factory=dict)
+    now: float = 0.0
     turn: int = 0
+    sticky_limit: int = 3
+    kept: str = ""
+    seed: int = 0
 
 
 class Place(NamedTuple):
     """An account at its place, with its Zenith score, and why it stands there."""
 
-    account: Account
+    account: str
     score: float
     reason: str
 
@@ -41,41 +53,37 @@ def strategy_of(own: ProviderSettings, routing: RoutingSettings) -> tuple[Accoun
     )
 
 
-def order(
-    accounts: Iterable[Account],
-    strategy: AccountStrategy,
-    standing: Standing,
-    now: float,
-    chance: Chance,
-    sticky_limit: int = 3,
-    session_account: str | None = None,
-) -> list[Place]:
-    """All of `accounts`, which are one provider's. Locks are not looked at here.
+def order(given: Standing, chance: Chance | None = None) -> list[Place]:
+    """The accounts, best first; those of one priority as they were given.
 
-    `session_account` served this conversation last: it stays in front while it is healthy, but
-    never in a rotation.
+    `chance` is asked by the strategies that draw lots; left out, it follows from the seed. Who
+    served the conversation stays in front while it is healthy, but never in a rotation.
     """
-    places = [_scored(account, standing, now) for account in ranked(accounts)]
-    match strategy:
+    names = sorted(given.priorities, key=lambda name: given.priorities[name])
+    places = [_scored(name, given) for name in names]
+    match given.strategy:
         case "zenith":
             places = _by_score(places)
         case "fill-first":
-            places = [each._replace(reason=f"priority {each.account.priority}") for each in places]
+            places = [
+                each._replace(reason=f"priority {given.priorities[each.account]}")
+                for each in places
+            ]
         case "round-robin":
-            return _rotated(places, standing.turn, sticky_limit)
+            return _rotated(places, given.turn, given.sticky_limit)
         case "p2c":
-            places = _better_of_two(places, chance)
+            places = _better_of_two(places, chance or Random(given.seed).random)  # noqa: S311
         case "random":
-            places = _shuffled(places, chance)
-    return _kept_in_front(places, session_account, standing, now)
+            places = _shuffled(places, chance or Random(given.seed).random)  # noqa: S311
+    return _kept_in_front(places, given)
 
 
-def _scored(account: Account, standing: Standing, now: float) -> Place:
-    health = standing.health.get(account.name, NEUTRAL).drifted(now)
-    left = standing.left.get(account.name)
+def _scored(name: str, given: Standing) -> Place:
+    health = given.health.get(name, NEUTRAL).drifted(given.now)
+    left = given.left.get(name)
     quota = "" if left is None else f", {left:.0%} left"
     reason = f"{health.success:.0%} answered, first byte {health.first_byte:.1f} s{quota}"
-    return Place(account, zenith(health, left, account.priority), reason)
+    return Place(name, zenith(health, left, given.priorities[name]), reason)
 
 
 def _by_score(places: list[Place]) -> list[Place]:
@@ -109,17 +117,15 @@ def _shuffled(places: list[Place], chance: Chance) -> list[Place]:
     return shuffled
 
 
-def _kept_in_front(
-    places: list[Place], name: str | None, standing: Standing, now: float
-) -> list[Place]:
-    place = next((each for each in places if each.account.name == name), None)
-    if place is None or not is_healthy(place.account.name, standing, now):
+def _kept_in_front(places: list[Place], given: Standing) -> list[Place]:
+    place = next((each for each in places if each.account == given.kept), None)
+    if place is None or not is_healthy(place.account, given):
         return places
     front = place._replace(reason=f"serves this conversation: {place.reason}")
     return [front, *(each for each in places if each is not place)]
 
 
-def is_healthy(name: str, standing: Standing, now: float) -> bool:
+def is_healthy(name: str, given: Standing) -> bool:
     """Whether a conversation may stay on an account: it answers, and its quota is not spent."""
-    health = standing.health.get(name, NEUTRAL).drifted(now)
-    return health.success >= HEALTHY and standing.left.get(name, 1.0) > SPENT
+    health = given.health.get(name, NEUTRAL).drifted(given.now)
+    return health.success >= HEALTHY and given.left.get(name, 1.0) > SPENT

@@ -31,6 +31,9 @@ class Window:
     resets_at: float | None = None
     model: str = ""
 
+    def counts_for(self, model: str) -> bool:
+        return self.model in model
+
 
 @dataclass(frozen=True, slots=True)
 class Balance:

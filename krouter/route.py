@@ -1,21 +1,30 @@
-"""The record of one request: what was tried, what was passed over, and why."""
+"""The record of one request: what was tried, what was passed over, and why.
+
+It holds all that the order was made from, so that `Route.snapshots` and `Route.rankings` give the
+very same order again. Nothing in it is a credential, and nothing in it is the conversation.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+import msgspec
+from msgspec import Struct, field
+
+from krouter.costs import dollars
 from krouter.dialects.base import Usage
 from krouter.errors import Failure
+from krouter.plan import Plan, Snapshot
+from krouter.ranking import Place, Standing
 
 Log = Callable[[str, str], None]
 """Takes a tag such as `COMBO` and a line of text."""
 
 
 class Skip(StrEnum):
-    """The closed list of reasons for which an entry or an account is passed over."""
+    """Why an entry or an account is passed over."""
 
     LOCKED = "locked"
     PROBING = "being probed"
@@ -34,8 +43,22 @@ class Skip(StrEnum):
     NO_TIME = "no time left"
 
 
-@dataclass(slots=True)
-class Skipped:
+class End(StrEnum):
+    """How an attempt or a request ends that no `Failure` ends."""
+
+    UNDER_WAY = "under way"
+    ANSWERED = "answered"
+    UNKNOWN_MODEL = "unknown model"
+    NOTHING_SENT = "nothing could be sent"
+    KROUTER_FAILED = "krouter failed"
+
+
+Outcome = Failure | End
+REASONS: frozenset[str] = frozenset((*Skip, *Failure, *End))
+"""The closed list: every `reason` of a step and every `outcome` is one of these."""
+
+
+class Skipped(Struct, tag="skip", tag_field="step"):
     """An entry, or one of its accounts, that was not sent to."""
 
     entry: str
@@ -44,8 +67,7 @@ class Skipped:
     detail: str = ""
 
 
-@dataclass(slots=True)
-class Attempt:
+class Attempt(Struct, tag="attempt", tag_field="step"):
     """One call to a provider. Times are epoch seconds; `lock` is in seconds."""
 
     entry: str
@@ -53,20 +75,44 @@ class Attempt:
     account: str
     lane: str
     began: float
+    provider: str = ""
     first_byte: float | None = None
     ended: float | None = None
-    outcome: str = "under way"
+    outcome: str = End.UNDER_WAY
+    """Of `REASONS`."""
     row: int | None = None
+    """Of the error table."""
     status: int | None = None
     detail: str = ""
     lock: float | None = None
+    locked: str = ""
+    """What the lock holds: `account`, `model`, or `account and model`."""
     usage: Usage | None = None
+    """None where the provider told none."""
+    cost: int | None = None
+    """In `PER_DOLLAR` parts of a US dollar; None where tokens or a price are not known."""
+    seen: bool = False
+    """Whether what it answered went to the caller."""
     dropped: tuple[str, ...] = ()
     """What of the request could not be carried to the provider."""
 
 
-@dataclass(slots=True)
-class Route:
+class Placed(Struct, frozen=True):
+    """An entry at its place in the order, and why it stands there."""
+
+    entry: str
+    reason: str
+
+
+class Ranked(Struct, frozen=True):
+    """An account at its place, with its Zenith score where there was a choice."""
+
+    account: str
+    score: float | None
+    reason: str
+
+
+class Route(Struct):
     """What happened to one request, step by step."""
 
     id: str
@@ -75,40 +121,72 @@ class Route:
     asked: str
     stream: bool
     combo: str = ""
-    plan: list[tuple[str, str]] = field(default_factory=list)
-    nested: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """Empty for a model asked for by its own name."""
+    needs: tuple[str, ...] = ()
+    """The kinds of attachments in the latest message."""
+    plan: list[Placed] = field(default_factory=list)
+    nested: dict[str, list[Placed]] = field(default_factory=dict)
     """The plan of each nested combo that was reached, by its name."""
+    switches: list[str] = field(default_factory=list)
+    """The steps that changed which entry goes first."""
     steps: list[Attempt | Skipped] = field(default_factory=list)
-    rankings: dict[str, list[tuple[str, float | None, str]]] = field(default_factory=dict)
-    """Of each entry with a choice of accounts: their names in order, with score and reason."""
+    accounts: dict[str, list[Ranked]] = field(default_factory=dict)
+    """Of each entry with a choice of accounts: their order."""
+    snapshots: list[Snapshot] = field(default_factory=list)
+    """What the plan was made from, and then each nested one in turn."""
+    rankings: dict[str, Standing] = field(default_factory=dict)
+    """What each order of accounts was made from."""
     notes: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
+    request: str | None = None
+    """The caller's own body, where the settings ask to keep it."""
     served: str = ""
     status: int | None = None
-    outcome: str = "under way"
+    outcome: str = End.UNDER_WAY
+    """Of `REASONS`."""
     ended: float | None = None
 
     @property
     def attempts(self) -> list[Attempt]:
         return [step for step in self.steps if isinstance(step, Attempt)]
 
-    def note_nested(self, combo: str, plan: list[tuple[str, str]]) -> None:
-        self.nested.setdefault(combo, plan)
+    @property
+    def skips(self) -> list[Skipped]:
+        return [step for step in self.steps if isinstance(step, Skipped)]
 
-    def rank(self, entry: str, accounts: list[tuple[str, float | None, str]]) -> None:
-        self.rankings.setdefault(entry, accounts)
+    def note_plan(self, plan: Plan, nested: bool = False) -> None:
+        """The order that was decided, and what it was decided from."""
+        placed = [Placed(step.entry.model, step.reason) for step in plan.steps]
+        if nested:
+            self.nested.setdefault(plan.combo.name, placed)
+        else:
+            self.plan = placed
+        self.switches += plan.switches
+        self.snapshots.append(plan.snapshot)
+
+    def note_ranking(self, entry: str, standing: Standing, places: list[Place]) -> None:
+        """The order of an entry's accounts, and what it was decided from."""
+        if entry not in self.accounts:
+            self.accounts[entry] = [Ranked(*place) for place in places]
+            self.rankings[entry] = standing
 
     def name_dropped(self) -> None:
         """What the last attempt dropped is what the caller's answer came without."""
         self.dropped += [name for name in self.attempts[-1].dropped if name not in self.dropped]
 
+    def serve(self, entry: str) -> None:
+        """The caller is given what `entry`, tried last, has answered."""
+        self.served, self.attempts[-1].seen = entry, True
+
     @property
     def usage(self) -> Usage:
         """Tokens of all attempts together, those the caller never saw included."""
-        total = Usage()
-        for attempt in self.attempts:
-            total = total.plus(attempt.usage) if attempt.usage else total
-        return total
+        return total_usage(self.attempts)
+
+    @property
+    def wasted(self) -> list[Attempt]:
+        """The attempts the caller never saw."""
+        return [attempt for attempt in self.attempts if not attempt.seen]
 
     def trail(self, most: int = 1024) -> str:
         """`entry: status, reason; …`, at most `most` bytes of ASCII."""
@@ -122,50 +200,36 @@ class Route:
         return text if len(text) <= most else text[: most - 3] + "..."
 
     def as_json(self) -> dict[str, Any]:
-        """The record as plain data."""
-        return {
-            "id": self.id,
-            "began": self.began,
-            "ended": self.ended,
-            "dialect": self.dialect,
-            "asked": self.asked,
-            "stream": self.stream,
-            "combo": self.combo or None,
-            "plan": _plan_json(self.plan),
-            "nested": {combo: _plan_json(plan) for combo, plan in self.nested.items()},
-            "accounts": {
-                entry: [{"account": n, "score": s, "reason": r} for n, s, r in accounts]
-                for entry, accounts in self.rankings.items()
-            },
-            "steps": [_step_json(step) for step in self.steps],
-            "notes": self.notes,
-            "dropped": self.dropped,
-            "served": self.served or None,
-            "status": self.status,
-            "outcome": self.outcome,
-            "usage": _usage_json(self.usage),
-        }
+        """The record as plain data, with the sums over its attempts."""
+        for step in (record := self._plain())["steps"]:
+            if step.get("cost") is not None:
+                step["cost"] = dollars(step["cost"])
+        spent = sum(attempt.cost or 0 for attempt in self.attempts)
+        record["usage"] = msgspec.to_builtins(self.usage)
+        record["cost"] = dollars(spent)
+        record["unpriced"] = len(self.unpriced)
+        return record
+
+    def _plain(self) -> dict[str, Any]:
+        names = (name for name in self.__struct_fields__ if name not in ("snapshots", "rankings"))
+        return {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+
+    @property
+    def unpriced(self) -> list[Attempt]:
+        """The attempts that used tokens of which the price is not known."""
+        return [each for each in self.attempts if each.usage is not None and each.cost is None]
 
 
 _FAILURES = frozenset(Failure)
 
 
+def total_usage(attempts: list[Attempt]) -> Usage:
+    total = Usage()
+    for attempt in attempts:
+        total = total.plus(attempt.usage) if attempt.usage else total
+    return total
+
+
 def plain(text: str) -> str:
     """`text` fit for a header: what is not printable ASCII becomes a question mark."""
     return "".join(c if " " <= c <= "~" else "?" for c in text)
-
-
-def _plan_json(plan: list[tuple[str, str]]) -> list[dict[str, str]]:
-    return [{"entry": entry, "reason": reason} for entry, reason in plan]
-
-
-def _step_json(step: Attempt | Skipped) -> dict[str, Any]:
-    names = [name for name in step.__slots__ if name != "usage"]
-    fields: dict[str, Any] = {name: getattr(step, name) for name in names}
-    if isinstance(step, Skipped):
-        return {"step": "skip", **fields}
-    return {"step": "attempt", **fields, "usage": _usage_json(step.usage)}
-
-
-def _usage_json(usage: Usage | None) -> dict[str, int] | None:
-    return None if usage is None else {name: getattr(usage, name) for name in usage.__slots__}

@@ -15,19 +15,25 @@ from typing import Literal
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
 from krouter.combos import Combo, Entry, reference
+from krouter.costs import cost_of
 from krouter.dialects.needs import needs
 from krouter.dialects.session import session_key
 from krouter.errors import Failure
-from krouter.lineup import Ask, World, has_adapter, merged, plan_for
+from krouter.lineup import merged
 from krouter.plan import NotBuilt
 from krouter.problems import did_you_mean, nearest
-from krouter.route import Route
+from krouter.route import End, Route, Skip
 from krouter.settings import ComboTimeouts
+from krouter.standing import has_adapter, plan_for
 from krouter.walk import Walk
+from krouter.world import Ask, World
 
 SHIPPED_ALIASES: Mapping[str, str] = {"fusion-panel": "panel"}
 KEPT_ROUTES = 1000
+MOST_KEPT = 256 << 10
+"""Bytes of a request that a record keeps, where it may keep any."""
 LONGEST_NAME = 300
+SEEDS = 1 << 53
 
 
 FoundBy = Literal["combo", "alias", "claude-name", "model", "bare-name"]
@@ -89,7 +95,7 @@ def _direct(target: str, asked: str, world: World) -> Destination:
 
 def known_provider(model: str, world: World) -> bool:
     """Whether the provider of `provider/model` is one that krouter knows."""
-    return world.registry.find(model.partition("/")[0]) is not None
+    return world.registry.split(model)[0] is not None
 
 
 def _unknown(target: str, asked: str, world: World) -> str:
@@ -139,6 +145,7 @@ def _ask(call: Call, combo: Combo, world: World) -> Ask:
         cache(world.board.turns.take),
         cache(world.pool.turns.take),
         cache(lambda: session_key(name, call.body, call.headers)),
+        cache(lambda: int(world.chance() * SEEDS)),
     )
 
 
@@ -158,6 +165,8 @@ class Router:
 
     def __init__(self, world: World, new_id: Callable[[], str] = new_route_id) -> None:
         self.world = world
+        self.books: list[Callable[[Route], None]] = []
+        """Who is told of every route when it is over."""
         self.routes: deque[Route] = deque(maxlen=KEPT_ROUTES)
         self._new_id = new_id
 
@@ -173,13 +182,15 @@ class Router:
         asked = call.model[:LONGEST_NAME]
         route = Route(self._new_id(), world.board.now(), call.dialect.name, asked, call.stream)
         self.routes.append(route)
+        if world.settings.ledger.prompts:
+            route.request = call.body.raw[:MOST_KEPT].decode("utf-8", "replace")
         try:
             answer = await self._answer(call, world, route)
         except BaseException as error:
             gone = isinstance(error, asyncio.CancelledError)
-            self._finish(route, Failure.CALLER_GONE if gone else "krouter failed")
+            self._finish(route, Failure.CALLER_GONE if gone else End.KROUTER_FAILED, world)
             raise
-        return self._finished(answer, route)
+        return self._finished(answer, route, world)
 
     async def _answer(self, call: Call, world: World, route: Route) -> Answer:
         try:
@@ -188,20 +199,22 @@ class Router:
             ask = _ask(call, combo, world)
             plan = plan_for(combo, world, ask, adapted=True)
         except UnknownModel as unknown:
-            return self._refused(call, route, 404, str(unknown))
+            return self._refused(call, route, 404, str(unknown), End.UNKNOWN_MODEL)
         except NotBuilt as missing:
-            return self._refused(call, route, 501, f"This version cannot answer: {missing}.")
+            message = f"This version cannot answer: {missing}."
+            return self._refused(call, route, 501, message, Skip.NOT_BUILT)
         route.combo = "" if destination.direct else destination.combo.name
+        route.needs = tuple(sorted(ask.needs))
         for line in plan.switches:
             world.log("COMBO", f"{route.combo or route.asked}: {line}")
-        route.plan = plan.reasons
+        route.note_plan(plan)
         total = call.total or merged(world.settings.timeouts, combo.timeouts).total
         deadline = asyncio.get_running_loop().time() + total
         return await Walk(call, world, route, deadline, self._rename(call, world), ask).run(plan)
 
-    def _refused(self, call: Call, route: Route, status: int, message: str) -> Answer:
+    def _refused(self, call: Call, route: Route, status: int, message: str, reason: str) -> Answer:
         self.world.log("COMBO", f"{route.asked}: {status} {message}")
-        route.status = status
+        route.status, route.outcome = status, reason
         headers = [("x-should-retry", "false"), *stamps(route)] if status == 501 else stamps(route)
         return error_answer(call.dialect, status, message, headers=headers)
 
@@ -215,7 +228,7 @@ class Router:
                 return call.model
         return call.model if call.dialect.name == "messages" else None
 
-    def _finished(self, answer: Answer, route: Route) -> Answer:
+    def _finished(self, answer: Answer, route: Route, world: World) -> Answer:
         """Books the route when the answer is closed."""
         answer.route = route
         book = answer.on_close
@@ -224,20 +237,31 @@ class Router:
             try:
                 book()
             finally:
-                attempts = route.attempts
-                refused = f"refused with {answer.status}"
-                failed = answer.status >= 400 or not attempts
-                self._finish(route, refused if failed else attempts[-1].outcome)
+                self._finish(route, _outcome(route), world)
 
         answer.on_close = close
         return answer
 
-    def _finish(self, route: Route, outcome: str) -> None:
-        route.outcome, route.ended = outcome, self.world.board.now()
+    def _finish(self, route: Route, outcome: str, world: World) -> None:
+        route.outcome, route.ended = outcome, world.board.now()
+        for attempt in route.attempts:
+            provider = world.registry.providers.get(attempt.provider)
+            if provider is not None and attempt.usage is not None:
+                prices = world.catalog.facts(provider, attempt.model).prices
+                attempt.cost = cost_of(attempt.usage, prices)
         usage = route.usage
-        self.world.log(
+        world.log(
             "ROUTE",
             f"{route.id} {route.asked} → {route.served or '-'}: {outcome},"
             f" {len(route.attempts)} attempts, {usage.input} in, {usage.output} out,"
             f" {route.ended - route.began:.2f} s",
         )
+        for book in self.books:
+            book(route)
+
+
+def _outcome(route: Route) -> str:
+    """What came of a request is what came of its last attempt."""
+    if attempts := route.attempts:
+        return attempts[-1].outcome
+    return End.NOTHING_SENT if route.outcome == End.UNDER_WAY else route.outcome

@@ -180,6 +180,18 @@ class RoutingSettings(_Model):
     reply_model: Literal["auto", "served", "requested"] = "auto"
 
 
+class LedgerSettings(_Model):
+    """The record of past requests: how long it is kept, and whether it may hold what was said.
+
+    `prompts` also keeps requests and the words of providers' errors, which may quote them.
+    """
+
+    enabled: bool = True
+    days: Count = 30
+    megabytes: Count = 200
+    prompts: bool = False
+
+
 class TimeoutOverrides(_Model):
     """Timeouts that replace others where given, in seconds; None is "not given", "off" is off."""
 
@@ -273,6 +285,7 @@ class Settings(_Model):
     server: ServerSettings = ServerSettings()
     routing: RoutingSettings = RoutingSettings()
     timeouts: Timeouts = Timeouts()
+    ledger: LedgerSettings = LedgerSettings()
     vision_adapter: VisionAdapterSettings = VisionAdapterSettings()
     aliases: dict[Text, Text] = Field(default_factory=dict)
     reads: dict[Text, tuple[Kind, ...]] = Field(default_factory=dict)

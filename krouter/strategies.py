@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any, TypeVar
 
-from krouter.combos import Entry
+T = TypeVar("T")
 
-Order = Callable[[Sequence[Entry], int], Sequence[Entry]]
+Order = Callable[[Sequence[Any], int], Sequence[Any]]
 """The entries in order; the number says how often the turn has passed on."""
 
 
@@ -23,11 +24,11 @@ class Strategy:
     rotates: bool = False
 
 
-def as_listed(entries: Sequence[Entry], turn: int) -> Sequence[Entry]:
+def as_listed(entries: Sequence[T], turn: int) -> Sequence[T]:
     return entries
 
 
-def rotated(entries: Sequence[Entry], turn: int) -> Sequence[Entry]:
+def rotated(entries: Sequence[T], turn: int) -> Sequence[T]:
     shift = turn % len(entries)
     return (*entries[shift:], *entries[:shift])
 

@@ -21,11 +21,13 @@ from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, withou
 from krouter.errors import Failure, Verdict
 from krouter.families import related
 from krouter.features import Feature, in_other_words, without_features
-from krouter.lineup import Ask, Candidate, Leaf, World, candidates, leaves, standing
+from krouter.lineup import Candidate, Leaf, Obstacle, candidates, leaves
 from krouter.plan import Plan
 from krouter.route import Attempt, Route, Skip, Skipped
 from krouter.secrets import SecretError
+from krouter.standing import standing
 from krouter.wire import Headers
+from krouter.world import Ask, World
 
 LONGEST_WAIT = 10.0
 """A stated wait above this many seconds is not waited out on the same account."""
@@ -115,7 +117,7 @@ class Walk:
             if any(plan is known for known in self._inner):
                 continue
             self._inner.append(plan)
-            self.route.note_nested(plan.combo.name, plan.reasons)
+            self.route.note_plan(plan, nested=True)
             for line in plan.switches:
                 self._say(f"{plan.combo.name}: {line}")
 
@@ -260,15 +262,15 @@ class Walk:
         return False
 
     def _passes_over(self, leaf: Leaf) -> bool:
-        problem = leaf.problem
+        obstacle = leaf.obstacle
         if leaf.key in self._tried:
-            problem = Skip.ALREADY_TRIED, ""
+            obstacle = Obstacle(Skip.ALREADY_TRIED)
         elif self._has_ended(leaf):
-            problem = Skip.COMBO_ENDED, ""
+            obstacle = Obstacle(Skip.COMBO_ENDED)
         elif self._is_too_small(leaf):
-            problem = Skip.SMALLER_WINDOW, ""
-        if problem is not None:
-            self._skip(leaf.name, "", *problem)
+            obstacle = Obstacle(Skip.SMALLER_WINDOW)
+        if obstacle is not None:
+            self._skip(leaf.name, "", *obstacle)
             return True
         self._tried.add(leaf.key)
         return False
@@ -286,17 +288,16 @@ class Walk:
         """Tokens, as the entry or else the model table has it; 0 where it is not known."""
         if leaf.entry.context_window:
             return leaf.entry.context_window
-        alias, _, model = leaf.name.partition("/")
-        provider = self.world.registry.find(alias)
+        provider, model = self.world.registry.split(leaf.name)
         return (self.world.catalog.facts(provider, model).window or 0) if provider else 0
 
     def _candidates(self, leaf: Leaf) -> list[Candidate]:
         found = candidates(leaf, self.world, self.ask)
-        if isinstance(found, tuple):
+        if isinstance(found, Obstacle):
             self._skip(leaf.name, "", *found)
             return []
-        if len(found) > 1:
-            self.route.rank(leaf.name, [(c.account.name, c.score, c.reason) for c in found])
+        if standing := found[0].standing:
+            self.route.note_ranking(leaf.name, standing, [c.place for c in found if c.place])
         return found
 
     def _is_free(self, candidate: Candidate) -> bool:
@@ -550,7 +551,14 @@ class Walk:
         self, candidate: Candidate, final: bool, ticket: Ticket, secret: str | None
     ) -> Trial:
         leaf, account, world = candidate.leaf, candidate.account, self.world
-        note = Attempt(leaf.name, candidate.model, account.name, candidate.lane.name, ticket.began)
+        note = Attempt(
+            leaf.name,
+            candidate.model,
+            account.name,
+            candidate.lane.name,
+            ticket.began,
+            candidate.provider.name,
+        )
         features = world.board.features.refused(candidate.provider.name, candidate.model)
         send = self._sendable(candidate, features if leaf.last else frozenset())
         self.route.steps.append(note)
@@ -576,7 +584,7 @@ class Walk:
             rename=self.rename,
             pool=world.pool,
             dropped=send.dropped,
-            session=self.ask.session() if candidate.score is not None else "",
+            session=self.ask.session() if candidate.standing else "",
             callers_own=account.auth == "caller",
         )
 
@@ -598,7 +606,7 @@ class Walk:
             self._wait_helps(max(ready, verdict.reset or 0.0))
 
     def _served(self, leaf: Leaf, answer: Answer) -> Answer:
-        self.route.served = leaf.name
+        self.route.serve(leaf.name)
         self._say(f"{leaf.name} answers")
         return self._stamped(answer)
 
@@ -609,7 +617,7 @@ class Walk:
 
     def _give_up(self) -> Answer:
         if self._held is not None:
-            self.route.served = self.route.attempts[-1].entry
+            self.route.serve(self.route.attempts[-1].entry)
             self.route.name_dropped()
             return self._stamped(self._held)
         if self._last is not None:

@@ -20,7 +20,7 @@ from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
 from krouter.load import Config, load_config, open_combos
 from krouter.paths import Paths
-from krouter.plan import NotBuilt, Standing, make_plan
+from krouter.plan import NotBuilt, runnable
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
@@ -191,7 +191,7 @@ class _Entries:
         routing = self.config.settings.routing
         for path, stream in (("$.strategy", False), ("$.streamGuard", True)):
             try:
-                make_plan(combo, routing, lambda entry: Standing(), stream=stream)
+                runnable(combo, routing, stream)
             except NotBuilt as missing:
                 hint = "A call that needs it is answered 501."
                 yield Problem(file, path, f"not built: {missing}.", hint, "warning")

@@ -15,9 +15,10 @@ from krouter.cli.view import Prospect, View, open_view, prospects, source_of
 from krouter.combos import Medium
 from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
-from krouter.lineup import Ask, World, plan_for
 from krouter.plan import NotBuilt, Plan
 from krouter.router import Destination, UnknownModel, resolve
+from krouter.standing import plan_for
+from krouter.world import Ask, World
 
 _MEDIA = get_args(Medium)
 

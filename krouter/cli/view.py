@@ -12,13 +12,15 @@ from krouter.adapter import lane_for
 from krouter.combos import Combo
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
-from krouter.lineup import Ask, Leaf, World, candidates, leaves, plan_for
+from krouter.lineup import Leaf, Obstacle, candidates, leaves
 from krouter.load import House
 from krouter.paths import Paths
 from krouter.plan import NotBuilt, Plan
 from krouter.providers import Provider
 from krouter.route import Skip
+from krouter.standing import plan_for
 from krouter.wire import HttpWire
+from krouter.world import Ask, World
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def prospects(plan: Plan, world: World, ask: Ask) -> list[Prospect]:
     found: list[Prospect] = []
     seen: set[object] = set()
     for leaf in leaves(plan, world, ask, world.settings.timeouts):
-        repeated = leaf.problem is None and leaf.key in seen
+        repeated = leaf.obstacle is None and leaf.key in seen
         seen.add(leaf.key)
         found.append(
             Prospect(leaf, skip=Skip.ALREADY_TRIED) if repeated else prospect(leaf, world, ask)
@@ -83,14 +85,14 @@ def prospects(plan: Plan, world: World, ask: Ask) -> list[Prospect]:
 
 def prospect(leaf: Leaf, world: World, ask: Ask) -> Prospect:
     """What would become of one entry."""
-    found = leaf.problem or candidates(leaf, world, ask)
-    if isinstance(found, tuple):
-        provider = world.registry.find(leaf.name.partition("/")[0])
+    found = leaf.obstacle or candidates(leaf, world, ask)
+    if isinstance(found, Obstacle):
+        provider, _ = world.registry.split(leaf.name)
         lane = lane_for(world.lanes, provider, ask.dialect) if provider else None
         name = lane.name if lane else None
-        return Prospect(leaf, provider, name, skip=found[0], detail=found[1])
+        return Prospect(leaf, provider, name, skip=found.reason, detail=found.detail)
     accounts = tuple((each.account, account_fault(each.account, world)) for each in found)
-    ranking = {c.account.name: (c.score, c.reason) for c in found if c.score is not None}
+    ranking = {place.account: (place.score, place.reason) for c in found if (place := c.place)}
     return Prospect(leaf, found[0].provider, found[0].lane.name, accounts, ranking)
 
 

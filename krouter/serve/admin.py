@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from krouter.lineup import World
 from krouter.pool import Pool
 from krouter.problems import did_you_mean, problems_of
 from krouter.quota import Note, Poll, is_spent
@@ -19,6 +18,7 @@ from krouter.router import Router
 from krouter.serve.intake import Refusal, read_body, request_headers
 from krouter.settings import Text
 from krouter.wire import Headers
+from krouter.world import World
 
 PREFIX = "/api/"
 MOST_BYTES = 1 << 20

@@ -1,0 +1,37 @@
+"""What the tokens of an attempt cost. Pure, in whole parts of a dollar so that sums are exact."""
+
+from __future__ import annotations
+
+from krouter.catalog import Prices
+from krouter.dialects.base import Usage
+
+PER_DOLLAR = 10**12
+
+
+def cost_of(usage: Usage | None, prices: Prices) -> int | None:
+    """In parts of `PER_DOLLAR`; None where tokens were used whose price is not known.
+
+    `usage.input` is the whole prompt: what was read from a cache, or written to one, is counted
+    at its own price and no other, or like the rest of the prompt where the table has none for it.
+    """
+    if usage is None:
+        return None
+    fresh = max(usage.input - usage.cached - usage.cache_write, 0)
+    counted = (
+        (fresh, prices.input),
+        (usage.cached, prices.input if prices.cache_read is None else prices.cache_read),
+        (usage.cache_write, prices.input if prices.cache_write is None else prices.cache_write),
+        (usage.output, prices.output),
+    )
+    total = 0
+    for tokens, price in counted:
+        if not tokens:
+            continue
+        if price is None:
+            return None
+        total += tokens * round(price * PER_DOLLAR)
+    return total
+
+
+def dollars(parts: int) -> float:
+    return parts / PER_DOLLAR

@@ -1,0 +1,134 @@
+"""What is known of a combo's entries right now, and the order that follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from krouter.catalog import Known, with_entry
+from krouter.combos import LEVELS, Combo, Entry, Medium, reference
+from krouter.plan import (
+    NOTHING_KNOWN,
+    Needs,
+    Plan,
+    Snapshot,
+    Standing,
+    make_plan,
+    rotates,
+    runnable,
+)
+from krouter.providers import Provider
+from krouter.quota import is_spent
+from krouter.reporter import Figure
+from krouter.settings import AdapterPool
+from krouter.world import Ask, World
+
+_UNKNOWN = Standing()
+
+
+def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Plan:
+    """The order of `combo`'s entries for one request. Only what a caller asks for itself is
+    `adapted`. Raises NotBuilt."""
+    return make_plan(snapshot(combo, world, ask, adapted=adapted))
+
+
+def snapshot(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Snapshot:
+    """All that the order of this request follows from. A rotation moves on by it, so that a combo
+    which cannot be run is refused before. Raises NotBuilt."""
+    routing = world.settings.routing
+    runnable(combo, routing, ask.stream)
+    turn = ask.turn(combo.name) if rotates(combo, routing) else 0
+    seen = _seen(combo, world, ask.needs)
+    found = Snapshot(combo, routing, seen, ask.stream, ask.needs, turn)
+    if adapted and found.is_blind and (pool := adapter_models(world, ask)):
+        return Snapshot(combo, routing, seen, ask.stream, ask.needs, turn, tuple(pool))
+    return found
+
+
+def _seen(combo: Combo, world: World, needs: Needs) -> tuple[Standing, ...]:
+    if not needs and not world.pool.quota.has_figures:
+        return (_UNKNOWN,) * len(combo.models)
+    return tuple(standing(entry, world, needs) for entry in combo.models)
+
+
+def standing(entry: Entry, world: World, needs: Needs) -> Standing:
+    """What is known of an entry right now. What it reads is looked up only where something is
+    to be read; a combo reads what any of its entries reads, and has no quota of its own."""
+    name = reference(entry.model)
+    if name is not None:
+        return Standing(_combo_reads(name, world, needs)) if needs else _UNKNOWN
+    provider, model = world.registry.split(entry.model)
+    if provider is None:
+        return _UNKNOWN
+    reads = _reads(entry, provider, model, world) if needs else NOTHING_KNOWN
+    figure = _figure(entry, provider, model, world)
+    if figure is None:
+        return Standing(reads)
+    return Standing(reads, figure.remaining, is_spent(figure))
+
+
+def _figure(entry: Entry, provider: Provider, model: str, world: World) -> Figure | None:
+    """What is left of the quota of exactly this model: the best over the accounts that the entry
+    may use and that are not locked."""
+    quota, board, name = world.pool.quota, world.board, provider.name
+    if not quota.has_figures:
+        return None
+    told = (
+        figure
+        for account in world.accounts_of(name, entry)
+        if (figure := quota.figure(name, account.name, model)) is not None
+        and board.blocked(name, account.name, model) is None
+    )
+    return max(told, key=lambda figure: figure.remaining, default=None)
+
+
+def _reads(entry: Entry, provider: Provider, model: str, world: World) -> Mapping[Medium, Known]:
+    facts = world.catalog.facts(provider, model)
+    reads = facts.reads if entry.reads is None else with_entry(facts, entry).reads
+    if world.board.images.refused(provider.name, model):
+        return {**reads, "image": Known.NO}
+    return reads
+
+
+def _combo_reads(name: str, world: World, needs: Needs, level: int = 1) -> Mapping[Medium, Known]:
+    combo = world.combos.get(name)
+    if combo is None or level > LEVELS:
+        return {}
+    each = [
+        standing(entry, world, needs).reads
+        if (inner := reference(entry.model)) is None
+        else _combo_reads(inner, world, needs, level + 1)
+        for entry in combo.models
+    ]
+    return {medium: _best(reads.get(medium, Known.UNKNOWN) for reads in each) for medium in needs}
+
+
+def _best(known: Iterable[Known]) -> Known:
+    found = set(known)
+    return next((k for k in (Known.YES, Known.UNKNOWN) if k in found), Known.NO)
+
+
+def has_adapter(world: World) -> bool:
+    """Whether the vision adapter could add anything at all."""
+    pools = world.settings.vision_adapter
+    return any(
+        pool.enabled and pool.models for pool in (pools.image, pools.pdf, pools.audio, pools.video)
+    )
+
+
+def adapter_models(world: World, ask: Ask) -> list[Entry]:
+    """The vision adapter's models that read all that is needed, of every pool concerned that is
+    switched on, without duplicates."""
+    found: dict[str, Entry] = {}
+    for medium in sorted(ask.needs):
+        pool: AdapterPool = getattr(world.settings.vision_adapter, medium)
+        if not (pool.enabled and pool.models):
+            continue
+        models = pool.models
+        if pool.round_robin and len(models) > 1:
+            shift = ask.turn(f"vision adapter: {medium}") % len(models)
+            models = (*models[shift:], *models[:shift])
+        for model in models:
+            entry = Entry.model_construct(model=model)
+            if standing(entry, world, ask.needs).reads_all(ask.needs) is Known.YES:
+                found.setdefault(model, entry)
+    return list(found.values())

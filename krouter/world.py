@@ -1,0 +1,67 @@
+"""What a request is decided with: the world as it is, and what the request asks of it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from krouter.accounts import Account
+from krouter.adapter import Adapter
+from krouter.board import Board
+from krouter.catalog import Catalog
+from krouter.combos import Combo, Entry
+from krouter.plan import Needs
+from krouter.pool import Pool
+from krouter.providers import Registry
+from krouter.route import Log
+from krouter.secrets import Secrets
+from krouter.settings import Settings
+from krouter.wire import Wire
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What a request asks of the order.
+
+    `turn` and `account_turn` say how many requests a combo's or a provider's rotation has had, and
+    count this one unless it only looks ahead. `session` tells its conversation; `seed` is what its
+    random choices of accounts follow from.
+    """
+
+    dialect: str
+    stream: bool = False
+    needs: Needs = frozenset()
+    turn: Callable[[str], int] = field(default=lambda name: 0)
+    account_turn: Callable[[str], int] = field(default=lambda name: 0)
+    session: Callable[[], str] = field(default=lambda: "")
+    seed: Callable[[], int] = field(default=lambda: 0)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What a walk works with: one consistent view of settings, providers and combos, and the
+    edges, passed in."""
+
+    settings: Settings
+    registry: Registry
+    accounts: Mapping[str, tuple[Account, ...]]
+    combos: Mapping[str, Combo]
+    board: Board
+    catalog: Catalog
+    pool: Pool
+    secrets: Secrets
+    lanes: tuple[Adapter, ...]
+    wire: Wire
+    log: Log
+    is_own_key: Callable[[str], bool] = field(default=lambda token: False)
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    chance: Callable[[], float] = random.random
+
+    def accounts_of(self, provider: str, entry: Entry) -> Iterator[Account]:
+        """The accounts that `entry` may be sent to."""
+        allowed = entry.accounts
+        for account in self.accounts.get(provider, ()):
+            if allowed is None or account.name in allowed:
+                yield account
