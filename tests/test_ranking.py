@@ -73,6 +73,12 @@ def test_fill_first_is_by_priority_alone() -> None:
     assert names("fill-first", **known, given=accounts(a=9)) == "bca"
 
 
+def test_accounts_of_one_priority_keep_their_order() -> None:
+    numbers = {"a": 2, "b": 1, "c": 2, "d": 1}
+    given = [Account("p", name, priority=number) for name, number in numbers.items()]
+    assert names("fill-first", given=given) == "bdac"
+
+
 def test_round_robin_changes_every_sticky_limit_of_requests() -> None:
     orders = [names("round-robin", turn=turn) for turn in range(10)]
     assert orders == ["abc"] * 3 + ["bca"] * 3 + ["cab"] * 3 + ["abc"]
