@@ -64,7 +64,7 @@ class Served:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.house.router.world.wire.close()
+            await self.house.close()
             self.socket.close()
 
     def stop(self) -> None:
@@ -80,9 +80,10 @@ def open_server(
     log: Log = quiet,
     required: bool = False,
     now: Callable[[], float] = time.time,
+    ledger: bool = True,
 ) -> Served:
     """Everything loaded and the port bound. Raises ConfigError."""
-    house = House(paths, env, HttpWire(), log, required=required, now=now)
+    house = House(paths, env, HttpWire(), log, required=required, now=now, ledger=ledger)
     settings = house.router.world.settings
     host, port = host or settings.server.host, settings.server.port if port is None else port
     public = not is_loopback(host)
