@@ -13,6 +13,7 @@ import uvicorn
 import uvloop
 
 from krouter.load import House, quiet
+from krouter.metrics import Metrics
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem
 from krouter.route import Log
@@ -91,7 +92,9 @@ def open_server(
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
     guard = Guard(house.keys, gate_of(settings, host), must=public)
-    app = App(house.router, guard, lambda: house.problems, house.pool)
+    metrics = Metrics(lambda: house.router.world.board)
+    house.router.books.append(metrics.book)
+    app = App(house.router, guard, lambda: house.problems, house.pool, metrics)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
     return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)
