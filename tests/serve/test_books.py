@@ -38,7 +38,13 @@ WAYS = (
     "k:no=usage",
     "l:status=413",
 )
-PRICED = '[reads]\n"one/*" = []\n'
+
+
+def setting(upstream: Upstream) -> tuple[str, dict[str, str]]:
+    """`one` and `two`, whose models nobody knows, and OpenAI's, which have prices."""
+    settings, env = provider_settings(upstream.url, one="a b", two="x")
+    openai = f'[provider.openai]\nbase_url = "{upstream.url}/v1"\n'
+    return settings + openai, {**env, "OPENAI_API_KEY": "fake"}
 
 
 def combos() -> dict[str, Any]:
@@ -51,14 +57,14 @@ def combos() -> dict[str, Any]:
         }
         for n in range(12)
     }
-    made["outer"] = {"models": ["combo/c1", "combo/c2", "two/gpt-4o"]}
+    made["outer"] = {"models": ["combo/c1", "combo/c2", "openai/gpt-4o"]}
     return made
 
 
 async def ask_all(url: str, count: int) -> list[str]:
     """Route ids of `count` mixed requests, 16 under way at a time."""
     dice, left, ids = random.Random(3), iter(range(count)), list[str]()
-    names = [*combos(), "two/gpt-4o", "one/ok", "nobody", "deepseek/deepseek-chat"]
+    names = [*combos(), "openai/gpt-4o", "one/ok", "nobody", "deepseek/deepseek-chat"]
 
     async def worker(http: httpx.AsyncClient) -> None:
         for _ in left:
@@ -69,7 +75,8 @@ async def ask_all(url: str, count: int) -> list[str]:
                 "messages": [{"role": "user", "content": content}],
                 "max_tokens": 9,
             }
-            path = dice.choice(("/v1/chat/completions", "/v1/messages"))
+            paths = ("/v1/chat/completions", "/v1/messages")
+            path = dice.choice(paths[: 1 if "/" in body["model"] else 2])
             reply = await http.post(path, json=body)
             ids.append(reply.headers["x-krouter-route"])
 
@@ -105,8 +112,7 @@ def exported(text: str) -> Counter[str]:
 
 def test_attempts_records_ledger_and_metrics_agree_under_random_faults(tmp_path: Path) -> None:
     with Upstream() as upstream:
-        settings, env = provider_settings(upstream.url, one="a b", two="x")
-        # prices and a known model for one of two's models
+        settings, env = setting(upstream)
         with Krouter(tmp_path, combos=combos(), settings=settings, env=env, ledger=True) as krouter:
             ids = asyncio.run(ask_all(krouter.url, 300))
             krouter.idle()
@@ -138,7 +144,7 @@ def test_attempts_records_ledger_and_metrics_agree_under_random_faults(tmp_path:
 
 def test_every_record_gives_its_orders_again_and_only_known_reasons(tmp_path: Path) -> None:
     with Upstream() as upstream:
-        settings, env = provider_settings(upstream.url, one="a b", two="x")
+        settings, env = setting(upstream)
         routing = '[routing]\naccount_strategy = "random"\n'
         with Krouter(
             tmp_path, combos=combos(), settings=routing + settings, env=env, ledger=True
