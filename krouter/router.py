@@ -21,6 +21,7 @@ from krouter.errors import Failure
 from krouter.lineup import Ask, World, has_adapter, merged, plan_for
 from krouter.plan import NotBuilt
 from krouter.problems import did_you_mean, nearest
+from krouter.progress import Progress
 from krouter.route import Route
 from krouter.settings import ComboTimeouts
 from krouter.walk import Walk
@@ -197,7 +198,8 @@ class Router:
         route.plan = plan.reasons
         total = call.total or merged(world.settings.timeouts, combo.timeouts).total
         deadline = asyncio.get_running_loop().time() + total
-        return await Walk(call, world, route, deadline, self._rename(call, world), ask).run(plan)
+        rename = self._rename(call, world)
+        return await Walk(Progress(call, world, route, deadline, rename, ask)).run(plan)
 
     def _refused(self, call: Call, route: Route, status: int, message: str) -> Answer:
         self.world.log("COMBO", f"{route.asked}: {status} {message}")
