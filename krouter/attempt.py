@@ -16,7 +16,7 @@ from krouter.dialects.base import Kind, Tracker
 from krouter.dialects.needs import has_images
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
 from krouter.errortext import ErrorText, read_error, without_echo
-from krouter.features import Feature, named_in, names_image_rejection
+from krouter.features import Feature, named_in, names_image_rejection, refuses_images_itself
 from krouter.headers import to_caller
 from krouter.pool import Pool
 from krouter.route import Attempt, Route
@@ -52,6 +52,8 @@ class Failed:
     """The credential that was sent."""
     total_spent: bool = False
     """The request's own deadline ended it, not the attempt's."""
+    own_words: bool = False
+    """That the model takes no images is said in words that do not stand in the request."""
     features: tuple[Feature, ...] = ()
     """Optional features of the request that the provider refuses."""
 
@@ -308,6 +310,8 @@ class Trial:
         evidence = Evidence(status, text, None, lowered, told, refuses_images, bool(features))
         failed = self._noted(evidence, lock=True)
         failed.features = features
+        if refuses_images:
+            failed.own_words = refuses_images_itself(text.message, self.call.body.raw)
         failed.told, failed.headers = told, to_caller(headers, secret)
         return failed
 

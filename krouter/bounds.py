@@ -4,8 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from krouter.attempt import Failed
 from krouter.lineup import Leaf, World
 from krouter.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A too-large error: the combo that tries larger windows because of it, and whatever is nested
+    in that one, tries no others."""
+
+    nest: tuple[Plan, ...]
+    """The combo, after those that it stands in."""
+    window: int
+    failed: Failed
+
+    def holds_for(self, leaf: Leaf) -> bool:
+        return any(plan is self.nest[-1] for plan in leaf.nest)
 
 
 @dataclass(slots=True)
@@ -16,19 +31,33 @@ class Bounds:
     tried: set[object] = field(default_factory=set)
     stopped: set[object] = field(default_factory=set)
     """Entries whose further accounts are not to be tried."""
+    spared: set[object] = field(default_factory=set)
+    """Entries that are owed another try, which only a failure of their own may end."""
     over: list[Plan] = field(default_factory=list)
-    """Nested combos that have given up."""
-    larger_than: int | None = None
-    """After a too-large error, only entries with a larger window are tried."""
+    """Combos that have given up."""
+    too_large: list[TooLarge] = field(default_factory=list)
 
     def is_out(self, leaf: Leaf) -> bool:
-        return leaf.key in self.stopped or self.has_ended(leaf) or self.is_too_small(leaf)
+        """Whether no further account of an entry may be tried."""
+        if leaf.key in self.stopped:
+            return True
+        return leaf.key not in self.spared and (self.has_ended(leaf) or self.is_too_small(leaf))
+
+    def spare(self, leaf: Leaf) -> None:
+        """An entry whose turn had come has it again, whatever others have found since."""
+        self.spared.add(leaf.key)
+        self.stopped.discard(leaf.key)
 
     def has_ended(self, leaf: Leaf) -> bool:
         return any(plan is over for plan in leaf.nest for over in self.over)
 
     def is_too_small(self, leaf: Leaf) -> bool:
-        return self.larger_than is not None and self.window(leaf) <= self.larger_than
+        limits = [found.window for found in self.too_large if found.holds_for(leaf)]
+        return bool(limits) and self.window(leaf) <= max(limits)
+
+    def left(self, leaf: Leaf) -> list[TooLarge]:
+        """What was too large in combos that the walk has come out of with `leaf`."""
+        return [found for found in self.too_large if not found.holds_for(leaf)]
 
     def window(self, leaf: Leaf) -> int:
         """Tokens, as the entry or else the model table has it; 0 where it is not known."""

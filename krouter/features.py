@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from krouter.body import Body, dump
-from krouter.errortext import READ, ErrorText
+from krouter.errortext import READ, ErrorText, stands_in, without_echo
 
 Headers = list[tuple[str, str]]
 
@@ -443,3 +443,10 @@ _IMAGE_REFUSALS = re.compile(
 def names_image_rejection(text: str) -> bool:
     """Whether an error says that the model takes no images, rather than that one is bad."""
     return bool(_IMAGE_REFUSALS.search(text[:READ]))
+
+
+def refuses_images_itself(text: str, request: bytes) -> bool:
+    """Whether an error says so in words that do not stand in the request: short ones may be a
+    quote that `without_echo` leaves in."""
+    own = without_echo(text, request)[:READ]
+    return any(not stands_in(said[0], request) for said in _IMAGE_REFUSALS.finditer(own))

@@ -21,6 +21,8 @@ _BODY_HEADERS = frozenset(("content-type", "content-length"))
 
 def give_up(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]]) -> Answer:
     """An empty reply if one came last, else the last error; else why nothing was sent."""
+    if progress.returned is not None:
+        return failure(progress, progress.returned)
     if progress.held is not None:
         progress.route.served = progress.route.attempts[-1].entry
         progress.route.name_dropped()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from krouter.adapter import Call
 from krouter.answer import Answer, stamps
 from krouter.attempt import Failed
-from krouter.board import Blocked
+from krouter.board import Blocked, Target
 from krouter.combos import Entry, Medium
 from krouter.lineup import Ask, Candidate, Leaf, World, standing
 from krouter.route import Route, Skip, Skipped
@@ -30,12 +30,19 @@ class Progress:
     ask: Ask
     last: Failed | None = None
     """The failure of the last attempt."""
+    returned: Failed | None = None
+    """A refusal that goes to the caller unless an entry that is owed another try answers."""
     held: Answer | None = None
     """An empty reply, in case nothing after it can be sent."""
     passed: bool = False
     """Every entry has had its turn."""
     ready_at: float = math.inf
     """Epoch seconds at which some entry might answer; infinite where waiting does not help."""
+    stripped: list[list[Candidate]] = field(default_factory=list)
+    """Accounts of entries that take no images, to be asked without them once nothing is left that
+    does."""
+    blind: dict[Target, bool] = field(default_factory=dict)
+    """Models that have refused this request's images, and whether that was surely meant."""
     signed: frozenset[str] | None = None
     """Digests of the thinking that the request sends back; None until they are looked for."""
 
@@ -54,6 +61,11 @@ class Progress:
     def has_room(self, candidate: Candidate) -> bool:
         account = candidate.account
         return self.world.board.has_room(account.provider, account.name, account.max_concurrent)
+
+    def takes_no_images(self, candidate: Candidate) -> bool:
+        """Whether a model is to be sent no images: it is known, or has just said so."""
+        target = candidate.provider.name, candidate.model
+        return target in self.blind or bool(self.world.board.images.refused(*target))
 
     def is_read_later(self, leaf: Leaf) -> bool:
         """Whether an entry that is still to come reads images, or may."""

@@ -44,7 +44,7 @@ def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Featur
         dropped.append(str(feature))
         return True
 
-    if board.images.refused(provider, model):
+    if progress.takes_no_images(candidate):
         body = without_images(name, call.body)
         if body is not call.body:
             board.images.mattered(provider, model)

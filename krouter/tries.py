@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from enum import Enum
 
 from krouter.adapter import Target
 from krouter.answer import Answer
 from krouter.attempt import Failed, Limits, Trial
 from krouter.board import Ticket
-from krouter.bounds import Bounds
+from krouter.bounds import Bounds, TooLarge
 from krouter.errors import Failure, Verdict
+from krouter.features import names_image_rejection
 from krouter.lineup import Candidate, Leaf
 from krouter.no_answer import failure
 from krouter.progress import Progress
@@ -23,6 +25,27 @@ LONGEST_WAIT = 10.0
 """A stated wait above this many seconds is not waited out on the same account."""
 
 
+class Full(Enum):
+    """An account is owed another try, but its place has been taken meanwhile."""
+
+    FULL = "full"
+
+
+FULL = Full.FULL
+Outcome = Answer | Failed | Full | None
+
+
+@dataclass(slots=True)
+class _Again:
+    """What one account of an entry has been tried again for."""
+
+    refreshed: bool = False
+    learned: set[Failure] = field(default_factory=set)
+    turns: int = 0
+    due: bool = False
+    """Another try waits for a place."""
+
+
 @dataclass(slots=True)
 class Tries:
     """The attempts of one request at accounts, one account after the other."""
@@ -31,31 +54,49 @@ class Tries:
     bounds: Bounds
     refuser: tuple[Candidate, Failed] | None = None
     """Who refused a feature last, in case nobody after it can be asked."""
+    _again: dict[object, _Again] = field(default_factory=dict)
 
-    async def persist(
-        self, candidate: Candidate, final: bool, taken: bool = False
-    ) -> Answer | Failed | None:
+    async def persist(self, candidate: Candidate, final: bool, taken: bool = False) -> Outcome:
         """One account, as often as the combo's `retries` and a refreshed credential allow; None
         where it could not be tried. `taken` says that its place is held already."""
+        again, failed = self._again_of(candidate), None
+        again.due = False
         outcome = await self._try(candidate, final, taken)
-        failed, refreshed, turn = None, False, 0
-        learned: set[Failure] = set()
         while isinstance(outcome, Failed):
             self.progress.last = failed = outcome
-            if not refreshed and await self._refresh(candidate, failed):
-                refreshed = True
-            elif failed.verdict.failure not in learned and self.learns(candidate, failed):
-                learned.add(failed.verdict.failure)
-            elif await self._waits(candidate, failed, turn):
-                turn += 1
-            else:
+            self.progress.held = failed.held
+            if not await self._may_help(candidate, failed, again):
                 break
+            if not self.progress.has_room(candidate):
+                again.due = True
+                return FULL
             outcome = await self._try(candidate, final)
         if failed is not None and failed.verdict.failure is Failure.FEATURE_REFUSED:
             self.refuser = candidate, failed
         if isinstance(outcome, Answer) or failed is None:
             return outcome
         return self._conclude(candidate, failed)
+
+    def is_due(self, candidate: Candidate) -> bool:
+        """Whether an account is owed another try, for which its locks do not count."""
+        return self._again_of(candidate).due
+
+    def _again_of(self, candidate: Candidate) -> _Again:
+        key = candidate.leaf.key, candidate.provider.name, candidate.account.name
+        return self._again.setdefault(key, _Again())
+
+    async def _may_help(self, candidate: Candidate, failed: Failed, again: _Again) -> bool:
+        """Whether the same account is to be tried again, after a wait where one is due."""
+        failure = failed.verdict.failure
+        if not again.refreshed and await self._refresh(candidate, failed):
+            again.refreshed = True
+        elif failure not in again.learned and self.learns(candidate, failed):
+            again.learned.add(failure)
+        elif await self._waits(candidate, failed, again.turns):
+            again.turns += 1
+        else:
+            return False
+        return True
 
     def learns(self, candidate: Candidate, failed: Failed) -> bool:
         """Whether the same account is to be asked at once without what it refuses, which from now
@@ -64,9 +105,7 @@ class Tries:
         progress = self.progress
         match failed.verdict.failure:
             case Failure.IMAGE_REJECTED:
-                progress.world.board.images.note(provider, model, None)
-                readers_first = "image" in progress.ask.needs and progress.is_read_later(leaf)
-                return "image" not in progress.dropped and not readers_first
+                return self._goes_blind(candidate, failed)
             case Failure.FEATURE_REFUSED if leaf.last:
                 known = progress.world.board.features.refused(provider, model)
                 without = sendable(progress, candidate, known.union(failed.features)).dropped
@@ -76,6 +115,35 @@ class Tries:
                 return True
         return False
 
+    def _goes_blind(self, candidate: Candidate, failed: Failed) -> bool:
+        """Whether the images are taken out at once, rather than after those who may read them. What
+        it says of the model is learned from how the call without them ends; where that comes
+        later, if at all, only from words that are surely the provider's own."""
+        progress, target = self.progress, (candidate.provider.name, candidate.model)
+        if "image" in progress.dropped:
+            return False
+        progress.blind[target] = failed.own_words
+        if "image" in progress.ask.needs and progress.is_read_later(candidate.leaf):
+            if failed.own_words:
+                progress.world.board.images.note(*target, None)
+            return False
+        self.bounds.spare(candidate.leaf)
+        return True
+
+    def _learn_images(self, candidate: Candidate, outcome: Answer | Failed) -> None:
+        """Without its images a call gets past a refusal of images, or else it was none."""
+        target = candidate.provider.name, candidate.model
+        images = self.progress.world.board.images
+        sure = self.progress.blind.get(target)
+        if sure is None or "image" not in self.progress.dropped:
+            return
+        if isinstance(outcome, Answer):
+            images.note(*target, None)
+        elif names_image_rejection(outcome.verdict.message):
+            images.forget(*target)
+        elif sure:
+            images.note(*target, None)
+
     async def _waits(self, candidate: Candidate, failed: Failed, turn: int) -> bool:
         """Waits before the same account is tried again, if it is to be."""
         wait = self._pause(failed, turn) if turn < candidate.leaf.combo.retries else None
@@ -83,7 +151,7 @@ class Tries:
             return False
         self.progress.say(f"{candidate.leaf.name}: again in {wait:.1f} s")
         await self.progress.world.sleep(wait)
-        return self.progress.has_room(candidate)
+        return True
 
     def _pause(self, outcome: Failed, turn: int) -> float | None:
         """Seconds before the same account is tried again; None for not at all."""
@@ -112,23 +180,31 @@ class Tries:
         if fresh:
             self.progress.say(f"{candidate.leaf.name}: the credential of {account.name} is new")
             self.progress.world.board.signed_in(account.provider, account.name)
-        return fresh and self.progress.has_room(candidate)
+        return fresh
 
     def _conclude(self, candidate: Candidate, outcome: Failed) -> Answer | Failed:
         """What a failure means for the rest; the caller's answer where it ends the walk."""
         verdict, leaf = outcome.verdict, candidate.leaf
-        self.progress.held = outcome.held
         if outcome.total_spent:
             return failure(self.progress, outcome)
         if verdict.failure is Failure.TOO_LARGE and leaf.combo.on_too_large == "larger":
-            self.bounds.larger_than = self.bounds.window(leaf)
-        elif not verdict.next_entry or self._returns(verdict, leaf):
+            found = TooLarge(leaf.nest, self.bounds.window(leaf), outcome)
+            self.bounds.too_large.append(found)
+        elif not verdict.next_entry:
             return failure(self.progress, outcome)
+        elif self._returns(verdict, leaf):
+            if not self._owes():
+                return failure(self.progress, outcome)
+            self.progress.returned = outcome
         if verdict.failure is Failure.TIMED_OUT and leaf.timeouts.try_other_accounts:
             outcome.verdict = replace(verdict, next_account=True)
         if not outcome.verdict.next_account:
             self.bounds.stopped.add(leaf.key)
         return outcome
+
+    def _owes(self) -> bool:
+        """Whether an entry whose turn came before is owed another try."""
+        return bool(self.progress.stripped) or not self.bounds.spared <= self.bounds.stopped
 
     def _returns(self, verdict: Verdict, leaf: Leaf) -> bool:
         """Whether a refusal goes to the caller. A nested combo that returns it only ends itself:
@@ -164,6 +240,7 @@ class Tries:
             trial = self._trial(candidate, final, ticket, secret)
             unless_sent.pop_all()
         outcome = await trial.run()
+        self._learn_images(candidate, outcome)
         if isinstance(outcome, Failed):
             self._failed(candidate, outcome)
             return outcome

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any
 
 from krouter.accounts import Account
 from krouter.answer import Answer
@@ -14,11 +15,14 @@ from krouter.bounds import Bounds
 from krouter.errors import Failure
 from krouter.families import related
 from krouter.lineup import Candidate, Leaf, candidates, leaves
-from krouter.no_answer import give_up
+from krouter.no_answer import failure, give_up
 from krouter.plan import Plan
 from krouter.progress import Progress
 from krouter.route import Skip
-from krouter.tries import Tries
+from krouter.tries import FULL, Outcome, Tries
+
+# What an entry says of its own model is not said of one that stands in for it.
+_ANOTHER: Mapping[str, Any] = {"reads": None, "context_window": None}
 
 
 class Walk:
@@ -31,9 +35,6 @@ class Walk:
         self._locked: list[tuple[Candidate, Blocked]] = []
         self._full: list[Candidate] = []
         """Accounts at their limit."""
-        self._stripped: list[list[Candidate]] = []
-        """Accounts of entries that take no images, to be asked without them once nothing is left
-        that does."""
         self._inner: list[Plan] = []
         """Nested combos that have been reached."""
 
@@ -52,6 +53,8 @@ class Walk:
     async def _first_pass(self, entries: Iterator[Leaf]) -> Answer | None:
         for leaf in entries:
             self._note_nest(leaf)
+            if answer := self._too_large_inside(leaf):
+                return answer
             if self._is_due(leaf) and (answer := await self._without_images()):
                 return answer
             if answer := await self._entry(leaf):
@@ -59,9 +62,31 @@ class Walk:
         self.progress.passed = True
         return await self._without_images()
 
+    def _too_large_inside(self, leaf: Leaf) -> Answer | None:
+        """What was too large for a nested combo, and for nobody in it larger, is too large for the
+        combo around it: the caller's answer unless that one tries larger windows too."""
+        bounds, last = self._bounds, self.progress.last
+        while left := [found for found in bounds.left(leaf) if found.failed is last]:
+            found = left[0]
+            if self._is_waited_for(found.nest[-1]):
+                return None
+            *outer, _ = found.nest
+            if outer[-1].combo.on_too_large != "larger":
+                return failure(self.progress, found.failed)
+            bounds.too_large.remove(found)
+            bounds.too_large.append(replace(found, nest=tuple(outer)))
+        return None
+
+    def _is_waited_for(self, plan: Plan) -> bool:
+        """Whether an account in the combo may still answer later."""
+        soft = [candidate for candidate, blocked in self._locked if blocked.soft]
+        stripped = [one for accounts in self.progress.stripped for one in accounts]
+        waiting = [one for one in (*self._full, *soft) if not self._bounds.is_out(one.leaf)]
+        return any(plan is each for one in (*waiting, *stripped) for each in one.leaf.nest)
+
     def _is_due(self, leaf: Leaf) -> bool:
         """Whether no entry that may read the images is left, from `leaf` on."""
-        waiting = bool(self._stripped) and self.progress.is_blind(leaf.entry)
+        waiting = bool(self.progress.stripped) and self.progress.is_blind(leaf.entry)
         return waiting and not self.progress.is_read_later(leaf)
 
     def _note_nest(self, leaf: Leaf) -> None:
@@ -78,7 +103,10 @@ class Walk:
         """One entry, and where its model is gone, those that stand in for it."""
         if self._passes_over(leaf):
             return None
-        outcome = await self._accounts(leaf, self._candidates(leaf))
+        return await self._model(leaf, self._candidates(leaf))
+
+    async def _model(self, leaf: Leaf, accounts: list[Candidate]) -> Answer | None:
+        outcome = await self._accounts(leaf, accounts)
         if isinstance(outcome, Answer):
             return outcome
         return await self._family(leaf) if outcome else None
@@ -103,11 +131,13 @@ class Walk:
             outcome = await self._tries.persist(candidate, final)
             if isinstance(outcome, Answer):
                 return outcome
-            if outcome is not None and not outcome.verdict.next_account:
-                failure = outcome.verdict.failure
-                if failure is Failure.IMAGE_REJECTED and "image" not in self.progress.dropped:
-                    self._stripped.append(candidates[place - 1 :])
-                return failure is Failure.MODEL_GONE
+            if outcome is FULL:
+                self._note_full(candidate)
+            elif outcome is not None and not outcome.verdict.next_account:
+                why = outcome.verdict.failure
+                if why is Failure.IMAGE_REJECTED and "image" not in self.progress.dropped:
+                    self.progress.stripped.append(candidates[place - 1 :])
+                return why is Failure.MODEL_GONE
         return gone
 
     def _is_gone(self, candidate: Candidate) -> bool:
@@ -129,21 +159,19 @@ class Walk:
         ]
         names = related(provider, model, self.progress.world.catalog, tried)
         for place, name in enumerate(names, 1):
-            entry = leaf.entry.model_copy(update={"model": f"{alias}/{name}"})
+            entry = leaf.entry.model_copy(update={**_ANOTHER, "model": f"{alias}/{name}"})
             last = leaf.last and place == len(names)
             yield replace(leaf, entry=entry, reason=f"stands in for {leaf.name}", last=last)
 
     async def _without_images(self) -> Answer | None:
         """Those that take no images, asked once more without them."""
-        while self._stripped:
-            accounts = self._stripped.pop(0)
+        while self.progress.stripped:
+            accounts = self.progress.stripped.pop(0)
             leaf = accounts[0].leaf
-            if self._bounds.has_ended(leaf) or self._bounds.is_too_small(leaf):
-                continue
+            self._bounds.spare(leaf)
             self.progress.say(f"{leaf.name}: again, without the images")
-            outcome = await self._accounts(leaf, accounts)
-            if isinstance(outcome, Answer):
-                return outcome
+            if answer := await self._model(leaf, accounts):
+                return answer
         return None
 
     async def _second_pass(self) -> Answer | None:
@@ -161,25 +189,25 @@ class Walk:
                 return answer
         return None
 
-    async def _answer_or_family(
-        self, candidate: Candidate, outcome: Answer | Failed | None
-    ) -> Answer | None:
+    async def _answer_or_family(self, candidate: Candidate, outcome: Outcome) -> Answer | None:
+        if outcome is FULL:
+            self._note_full(candidate)
         if isinstance(outcome, Failed) and outcome.verdict.failure is Failure.MODEL_GONE:
             return await self._family(candidate.leaf)
         return outcome if isinstance(outcome, Answer) else None
 
     async def _queue(self) -> Answer | None:
         """Nothing is left but accounts at their limit: wait in line for the first to be free."""
-        while self._full:
+        while waiting := [one for one in self._full if not self._bounds.is_out(one.leaf)]:
+            self._full = waiting
             candidate = await self._turn()
             if candidate is None:
                 return None
-            outcome = None
+            outcome: Outcome = None
             if self._may_go(candidate):
                 outcome = await self._tries.persist(candidate, not self._full, taken=True)
             if answer := await self._answer_or_family(candidate, outcome):
                 return answer
-            self._full = [one for one in self._full if not self._bounds.is_out(one.leaf)]
         return None
 
     async def _turn(self) -> Candidate | None:
@@ -198,7 +226,7 @@ class Walk:
     def _may_go(self, candidate: Candidate) -> bool:
         """Whether an account is still open after the wait; its place is given back if not."""
         blocked = self.progress.blocked(candidate)
-        if blocked is None or blocked.soft:
+        if blocked is None or blocked.soft or self._tries.is_due(candidate):
             return True
         self._note_locked(candidate, blocked)
         self.progress.world.board.leave(_pair(candidate.account))
@@ -229,16 +257,18 @@ class Walk:
         return found
 
     def _is_free(self, candidate: Candidate) -> bool:
-        account, leaf = candidate.account, candidate.leaf
         blocked = self.progress.blocked(candidate) or self._used_up(candidate)
         if blocked is not None:
             self._note_locked(candidate, blocked)
             return False
         if not self.progress.has_room(candidate):
-            self._full.append(candidate)
-            self.progress.skip(leaf.name, account.name, Skip.AT_LIMIT)
+            self._note_full(candidate)
             return False
         return True
+
+    def _note_full(self, candidate: Candidate) -> None:
+        self._full.append(candidate)
+        self.progress.skip(candidate.leaf.name, candidate.account.name, Skip.AT_LIMIT)
 
     def _used_up(self, candidate: Candidate) -> Blocked | None:
         """The provider itself says that nothing is left until a reset: others go first."""
@@ -262,13 +292,12 @@ class Walk:
         if self._tries.refuser is None or self.progress.last is not self._tries.refuser[1]:
             return None
         candidate, self._tries.refuser = self._tries.refuser[0], None
-        if not self.progress.has_room(candidate):
-            return None
         as_last = replace(candidate, leaf=replace(candidate.leaf, last=True))
         if not self._tries.learns(as_last, self.progress.last):
             return None
-        outcome = await self._tries.persist(as_last, True)
-        return outcome if isinstance(outcome, Answer) else None
+        self._bounds.spare(as_last.leaf)
+        self._full.append(as_last)
+        return await self._queue()
 
 
 def _pair(account: Account) -> Pair:
