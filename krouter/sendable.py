@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from krouter.adapter import Call
+from krouter.body import Body, dump
 from krouter.callers import callers_token
 from krouter.dialects.strip import without_images
 from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, without_thinking
-from krouter.features import Feature, in_other_words, without_features
+from krouter.features import Feature, in_other_spelling, in_other_words, without_features
 from krouter.lineup import Candidate
 from krouter.progress import Progress
 from krouter.secrets import SecretError
@@ -32,15 +33,15 @@ def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Featur
     name for it."""
     call, name, dropped = progress.call, progress.call.dialect.name, []
     board, provider, model = progress.world.board, candidate.provider.name, candidate.model
-    params = candidate.leaf.entry.params
+    params: Mapping[str, Any] = candidate.leaf.entry.params
 
     def drop(feature: Feature) -> bool:
         nonlocal call, params
         body, headers = without_features(call.body, call.headers, (feature,))
-        if body is call.body and headers is call.headers and feature.name not in params:
+        left = _without_feature(params, feature)
+        if body is call.body and headers is call.headers and left is params:
             return False
-        call = replace(call, body=body, headers=headers)
-        params = {key: value for key, value in params.items() if key != feature.name}
+        call, params = replace(call, body=body, headers=headers), left
         dropped.append(str(feature))
         return True
 
@@ -56,10 +57,21 @@ def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Featur
         dropped.append("thinking of another provider")
     translated = name not in candidate.provider.speaks
     for feature in sorted(refused, key=str):
-        if not drop(feature) and translated:
-            for other in in_other_words(feature):
+        if not drop(feature):
+            others = in_other_words(feature) if translated else in_other_spelling(feature)
+            for other in others:
                 drop(other)
     return Sendable(call, params, tuple(dropped))
+
+
+def _without_feature(params: Mapping[str, Any], feature: Feature) -> Mapping[str, Any]:
+    """An entry's parameters win over the request's, so they go without it too; the same object
+    where they have it not."""
+    if not params:
+        return params
+    given = Body.parse(dump(params))
+    left, _ = without_features(given, [], (feature,))
+    return params if left is given else {name: left.value(name) for name in left.fields}
 
 
 def _foreign(progress: Progress, candidate: Candidate) -> frozenset[str]:
