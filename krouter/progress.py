@@ -10,6 +10,7 @@ from krouter.adapter import Call
 from krouter.answer import Answer, stamps
 from krouter.attempt import Failed
 from krouter.board import Blocked, Target
+from krouter.callers import carried
 from krouter.combos import Entry, Medium
 from krouter.lineup import Ask, Candidate, Leaf, World, standing
 from krouter.route import Route, Skip, Skipped
@@ -43,8 +44,13 @@ class Progress:
     does."""
     blind: dict[Target, bool] = field(default_factory=dict)
     """Models that have refused this request's images, and whether that was surely meant."""
+    secrets: set[str] = field(default_factory=set)
+    """The credentials that the request has used or carried."""
     signed: frozenset[str] | None = None
     """Digests of the thinking that the request sends back; None until they are looked for."""
+
+    def __post_init__(self) -> None:
+        self.secrets |= carried(self.call.headers, self.call.query)
 
     @property
     def dropped(self) -> tuple[str, ...]:

@@ -237,6 +237,7 @@ class Tries:
             if self.progress.left() <= 0:
                 self.progress.skip(leaf.name, account.name, Skip.NO_TIME)
                 return None
+            self.progress.secrets |= {secret} if secret else set()
             trial = self._trial(candidate, final, ticket, secret)
             unless_sent.pop_all()
         outcome = await trial.run()
@@ -277,6 +278,7 @@ class Tries:
             pool=world.pool,
             dropped=send.dropped,
             session=self.progress.ask.session() if candidate.score is not None else "",
+            secrets=frozenset(self.progress.secrets),
             callers_own=account.auth == "caller",
         )
 
