@@ -236,17 +236,18 @@ def _feature(path: str, dialect_name: str) -> Feature | None:
         return Feature(f"messages[*].{last}") if last in ON_MESSAGES else None
     if first in _WHOLE:
         return Feature(first)
-    return _nested(steps)
+    return _nested(path, steps)
 
 
-def _nested(steps: list[str]) -> Feature | None:
-    """What stands inside a field: that alone, but for its `type`, without which it is nothing."""
+def _nested(named: str, steps: list[str]) -> Feature | None:
+    """What stands inside a field: that alone, but for its `type`, without which it is nothing.
+    With a slash it may be a model."""
     first, last, path = steps[0], steps[-1], ".".join(steps)
     if f"{first}.{last}" in INSIDE:
         return Feature(f"{first}.{last}")
     if path in _STRICT:
         return Feature(path)
-    if first not in FIELDS or steps[1] in _KEPT.get(first, ()):
+    if first not in FIELDS or "/" in named or steps[1] in _KEPT.get(first, ()):
         return None
     return Feature(first if last == "type" else path)
 

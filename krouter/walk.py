@@ -68,7 +68,7 @@ class Walk:
         bounds, last = self._bounds, self.progress.last
         while left := [found for found in bounds.left(leaf) if found.failed is last]:
             found = left[0]
-            if self._is_waited_for(found.nest[-1]):
+            if self.progress.stripped or self._is_waited_for(found.nest[-1]):
                 return None
             *outer, _ = found.nest
             if outer[-1].combo.on_too_large != "larger":
@@ -80,9 +80,8 @@ class Walk:
     def _is_waited_for(self, plan: Plan) -> bool:
         """Whether an account in the combo may still answer later."""
         soft = [candidate for candidate, blocked in self._locked if blocked.soft]
-        stripped = [one for accounts in self.progress.stripped for one in accounts]
         waiting = [one for one in (*self._full, *soft) if not self._bounds.is_out(one.leaf)]
-        return any(plan is each for one in (*waiting, *stripped) for each in one.leaf.nest)
+        return any(plan is each for one in waiting for each in one.leaf.nest)
 
     def _is_due(self, leaf: Leaf) -> bool:
         """Whether no entry that may read the images is left, from `leaf` on."""

@@ -264,6 +264,8 @@ def test_any_message_can_be_read(text: str, dialect: str) -> None:
         ("response_format.json_schema.name", []),
         ("output_config.format.schema", []),
         ("tool_choice.strict", []),
+        ("user/some-model.v", []),
+        ("reasoning/effort", ["reasoning.effort"]),
     ],
 )
 def test_a_path_names_what_stands_inside(path: str, named: list[str]) -> None:

@@ -270,6 +270,18 @@ def test_what_a_nested_combo_finds_too_large_is_so_for_the_combo_around_it(
     assert calls(upstream) == ["one-a small", "two-x good"][: 2 if larger else 1]
 
 
+def test_a_deferred_retry_comes_before_a_nested_too_large_error_is_returned(
+    start: Start, upstream: Upstream
+) -> None:
+    upstream.script("x", [NO_IMAGES, "ok"])
+    upstream.script("small", ["status=413"])
+    upstream.script("y", ["status=400"])
+    inner = {"models": [window("one/small", 8000)], "onTooLarge": "larger"}
+    krouter = start("one/x", "inner", "two/y", combos={"inner": inner})
+    assert served(krouter.chat("daily", messages=shows())) == "one/x"
+    assert sent(upstream) == ["x+", "small+", "y+", "x"]
+
+
 def test_a_nested_combo_with_an_account_that_is_busy_is_not_at_its_end(
     start: Start, upstream: Upstream, pool: ThreadPoolExecutor
 ) -> None:
