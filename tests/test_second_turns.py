@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -218,6 +219,21 @@ def test_a_retry_that_waits_in_line_does_not_mind_the_lock_it_retries(
     first, second = two_at_once(krouter, upstream, pool)
     assert first.result(5).status_code == 200
     assert second.result(5).status_code == 429
+    krouter.idle()
+
+
+def test_a_new_credential_is_tried_though_the_place_is_taken(
+    start: Start, upstream: Upstream, pool: ThreadPoolExecutor, tmp_path: Path
+) -> None:
+    upstream.script("m", ["gate=g;status=401"], key="one-old")
+    (tmp_path / "token").write_text("one-old")
+    command = f"cd {tmp_path} && cat token && echo one-new > token"
+    text = provider_settings(upstream.url, one="")[0]
+    text += f'[[account]]\nprovider = "one"\nname = "oauth"\nkey = "command:{command}"\n'
+    krouter = start("one/m", accounts={}, settings=f"{text}max_concurrent = 1\n")
+    first, second = two_at_once(krouter, upstream, pool)
+    assert first.result(5).status_code == 200
+    assert second.result(5).status_code in (200, 401)  # it may come before the new one
     krouter.idle()
 
 
