@@ -11,13 +11,14 @@ from typing import Any
 
 from krouter.adapter import Adapter, Call, Target, Unsendable
 from krouter.answer import Answer, described
+from krouter.blot import blotted, blotted_text
 from krouter.board import Board, Ticket
 from krouter.body import Body
 from krouter.dialects.base import Kind, Tracker
 from krouter.dialects.needs import has_images
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
 from krouter.errortext import ErrorText, read_error, without_echo
-from krouter.features import Feature, named_in, names_image_rejection
+from krouter.features import Feature, named_in, names_image_rejection, refuses_images_itself
 from krouter.headers import to_caller
 from krouter.pool import Pool
 from krouter.route import Attempt, End, Route
@@ -35,7 +36,6 @@ LONG_NAME = 16
 MOST_DETAIL = 2000
 """Characters of a provider's words that a route keeps."""
 
-BLOT = b"[credential]"
 
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{2,63}")
 
@@ -54,6 +54,8 @@ class Failed:
     """The credential that was sent."""
     total_spent: bool = False
     """The request's own deadline ended it, not the attempt's."""
+    own_words: bool = False
+    """That the model takes no images is said in words that do not stand in the request."""
     features: tuple[Feature, ...] = ()
     """Optional features of the request that the provider refuses."""
 
@@ -88,6 +90,8 @@ class Trial:
     pool: Pool
     dropped: tuple[str, ...] = ()
     session: str = ""
+    secrets: frozenset[str] = frozenset()
+    """What must not come back: the credentials that the request has used or carried."""
     callers_own: bool = False
     """The credential is the caller's: what befalls it says nothing about other callers."""
 
@@ -114,9 +118,8 @@ class Trial:
         except WireError as error:
             return self._failed(error.fault, error.detail)
         except Unsendable as error:
-            return self._noted(
-                Evidence(None, ErrorText(message=str(error)), Fault.UNSENDABLE), True
-            )
+            told = ErrorText(blotted_text(str(error), self.secrets))
+            return self._noted(Evidence(None, told, Fault.UNSENDABLE), True)
         except TimeoutError:
             return self._timed_out(total.expired())
         except Exception as error:  # a fault of ours must not cost the caller the other entries
@@ -185,7 +188,7 @@ class Trial:
     def _answer(self, reply: Incoming, raw: bytes) -> Answer:
         if self.rename is not None:
             raw = self.call.dialect.rename_reply(raw, self.rename)
-        return Answer(reply.status, to_caller(reply.headers, self.target.secret), raw)
+        return Answer(reply.status, to_caller(reply.headers, *self.secrets), raw)
 
     async def _stream(self) -> Answer | Failed:
         timeouts = self.limits.timeouts
@@ -196,7 +199,7 @@ class Trial:
         ):
             reply = await self._sent()
             tracker = self.call.dialect.tracker(self._asked(), self.rename)
-            relay = Relay(reply, tracker, timeouts.stall, self.target.secret)
+            relay = Relay(reply, tracker, timeouts.stall, *self.secrets)
             try:
                 outcome = await self._primed(reply, relay, first_byte, first_token, attempt)
             except BaseException:
@@ -256,7 +259,7 @@ class Trial:
     def _streamed(self, relay: Relay, reply: Incoming) -> Answer:
         self.route.name_dropped()
         relay.closing = lambda: self._closing(relay)
-        headers = to_caller(reply.headers, self.target.secret)
+        headers = to_caller(reply.headers, *self.secrets)
         return Answer(reply.status, headers, b"", relay, lambda: self._stream_over(relay, reply))
 
     def _closing(self, relay: Relay) -> bytes:
@@ -301,16 +304,17 @@ class Trial:
         return self._failed_with(reply.status, reply.headers, raw)
 
     def _failed_with(self, status: int | None, headers: Headers, raw: bytes) -> Failed:
-        """A failure the provider has told of in its own words, its credential blotted out."""
-        secret = self.target.secret
-        text, told = read_error(self._blotted(raw))
+        """A failure the provider has told of in its own words, credentials blotted out."""
+        text, told = read_error(blotted(raw, self.secrets))
         lowered = {name.lower(): value for name, value in headers}
         refuses_images = self._refuses_images(text)
         features = self._refused_features(text) if status in (400, 422) else ()
         evidence = Evidence(status, text, None, lowered, told, refuses_images, bool(features))
         failed = self._noted(evidence, lock=True)
         failed.features = features
-        failed.told, failed.headers = told, to_caller(headers, secret)
+        if refuses_images:
+            failed.own_words = refuses_images_itself(text.message, self.call.body.raw)
+        failed.told, failed.headers = told, to_caller(headers, *self.secrets)
         return failed
 
     def _refuses_images(self, text: ErrorText) -> bool:
@@ -335,16 +339,12 @@ class Trial:
 
     def _failed_inside(self, raw: bytes) -> Failed:
         """An error inside a 200: the provider's words, but no status of its own."""
-        text, _ = read_error(self._blotted(raw))
+        text, _ = read_error(blotted(raw, self.secrets))
         return self._noted(Evidence(None, text, Fault.GARBAGE), lock=True)
-
-    def _blotted(self, raw: bytes) -> bytes:
-        secret = self.target.secret
-        return raw.replace(secret.encode(), BLOT) if secret else raw
 
     def _failed(self, fault: Fault, detail: str, *, lock: bool = True) -> Failed:
         failed = self._noted(Evidence(None, fault=fault), lock)
-        if detail:
+        if detail := blotted_text(detail, self.secrets):
             told = f"{failed.verdict.message.rstrip('.')} ({detail})."
             failed.verdict = replace(failed.verdict, message=told)
             self.note.detail = detail

@@ -151,6 +151,10 @@ class Learned(Generic[T]):
         found: frozenset[T] = self._refused.get((provider, model), frozenset())
         return found
 
+    def forget(self, provider: str, model: str) -> None:
+        """What was taken for a refusal was none."""
+        self._refused.pop((provider, model), None)
+
     def mattered(self, provider: str, model: str) -> None:
         """Keeps what is known for another hour."""
         if found := self.refused(provider, model):

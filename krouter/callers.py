@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from krouter.keys import PREFIX
 from krouter.providers import Provider
 from krouter.wire import Headers
+
+_CARRIERS = frozenset(
+    "authorization proxy-authorization x-api-key x-goog-api-key api-key x-krouter-key".split()
+)
 
 
 def callers_token(
@@ -27,6 +31,21 @@ def callers_token(
     if scheme.lower() != "bearer" or not token or not (token.isascii() and token.isprintable()):
         return None
     return None if token.startswith(PREFIX) or is_ours(token) else token
+
+
+def carried(headers: Headers, query: str = "") -> frozenset[str]:
+    """The credentials that a request carries, whoever they are meant for: none may come back in
+    what a provider says. Stand-ins such as `lm-studio`, which clients send where no key is needed,
+    are left alone, for they may be words of an error."""
+    given = [value.strip().rpartition(" ")[2] for name, value in headers if name in _CARRIERS]
+    given += [value for name, value in parse_qsl(query) if name == "key"]
+    return frozenset(filter(_is_secret, given))
+
+
+def _is_secret(text: str) -> bool:
+    if not (text.isascii() and text.isprintable()):
+        return False
+    return len(text) >= 12 or (len(text) >= 8 and any(map(str.isdigit, text)))
 
 
 def _is_own_host(url: str, provider: Provider) -> bool:

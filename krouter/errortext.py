@@ -102,6 +102,16 @@ def without_echo(message: str, request: bytes) -> str:
     return _blanked(head, quoted[:READ])
 
 
+def stands_in(words: str, request: bytes) -> bool:
+    """Whether the request holds these words, in whatever case and spacing."""
+    wanted = _folded(words)
+    return any(wanted in _folded(text) for text in _forms(request, False))
+
+
+def _folded(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
 def _blanked(head: str, quoted: bytearray) -> str:
     pieces = re.finditer(rb"(\x00+)|\x01+", quoted)
     return "".join(head[p.start() : p.end()] if p[1] else _GAP for p in pieces)

@@ -15,11 +15,13 @@ from typing import Any
 import msgspec
 
 from krouter.body import Body, dump
-from krouter.errortext import READ, ErrorText
+from krouter.errortext import READ, ErrorText, stands_in, without_echo
 
 Headers = list[tuple[str, str]]
 
 BETA_HEADER = "anthropic-beta"
+DEEPEST = 150
+"""How far blocks are followed into one another; few requests go beyond two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,8 @@ IN_GEMINI = {
 
 # A path inside one of these names the whole of it.
 _WHOLE = frozenset("container context_management mcp_servers metadata".split())
+# Of the output's format, only whether it is held to strictly is optional.
+_STRICT = frozenset(("response_format.json_schema.strict", "text.format.strict"))
 # What of a feature is not optional.
 _KEPT = {"output_config": frozenset(("format",))}
 
@@ -232,7 +236,20 @@ def _feature(path: str, dialect_name: str) -> Feature | None:
         return Feature(f"messages[*].{last}") if last in ON_MESSAGES else None
     if first in _WHOLE:
         return Feature(first)
-    return Feature(f"{first}.{last}") if f"{first}.{last}" in INSIDE else None
+    return _nested(path, steps)
+
+
+def _nested(named: str, steps: list[str]) -> Feature | None:
+    """What stands inside a field: that alone, but for its `type`, without which it is nothing.
+    With a slash it may be a model."""
+    first, last, path = steps[0], steps[-1], ".".join(steps)
+    if f"{first}.{last}" in INSIDE:
+        return Feature(f"{first}.{last}")
+    if path in _STRICT:
+        return Feature(path)
+    if first not in FIELDS or "/" in named or steps[1] in _KEPT.get(first, ()):
+        return None
+    return Feature(first if last == "type" else path)
 
 
 def _lone(name: str) -> Feature | None:
@@ -267,6 +284,13 @@ def in_other_words(feature: Feature) -> tuple[Feature, ...]:
     known = {feature.name, feature.name.rpartition(".")[0]}
     names = {name for same in _SYNONYMS if not same.isdisjoint(known) for name in same}
     return tuple(map(Feature, sorted(names - {feature.name})))
+
+
+def in_other_spelling(feature: Feature) -> tuple[Feature, ...]:
+    """`reasoning_effort` for `reasoning.effort`: a provider may tell of the dialect that it
+    translates to."""
+    flat = feature.name.replace(".", "_")
+    return (Feature(flat),) if flat != feature.name and flat in FIELDS else ()
 
 
 def without_features(
@@ -317,14 +341,16 @@ def _without_field(body: Body, name: str) -> Body:
 
 
 def _without_inside(body: Body, name: str, *path: str) -> Body:
-    """Objects that are empty without it go too."""
+    """Objects that are empty without it go too. Errors put steps between that no request has, such
+    as the `enabled` of `thinking.enabled.display`."""
     whole = body.value(name)
     chain, inner = [], whole
     for key in path:
-        if not isinstance(inner, dict) or key not in inner:
-            return body
-        chain.append((inner, key))
-        inner = inner[key]
+        if isinstance(inner, dict) and key in inner:
+            chain.append((inner, key))
+            inner = inner[key]
+    if not chain or chain[-1][1] != path[-1]:
+        return body
     for holder, key in reversed(chain):
         del holder[key]
         if holder:
@@ -401,7 +427,7 @@ def _with_blocks(item: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
         yield item
         yield from (one for one in _with_nested(item)[1:] if isinstance(one, dict))
         content = item.get("content")
-        if isinstance(content, list) and depth < 6:
+        if isinstance(content, list) and depth < DEEPEST:
             for block in content:
                 yield from _with_blocks(block, depth + 1)
 
@@ -443,3 +469,10 @@ _IMAGE_REFUSALS = re.compile(
 def names_image_rejection(text: str) -> bool:
     """Whether an error says that the model takes no images, rather than that one is bad."""
     return bool(_IMAGE_REFUSALS.search(text[:READ]))
+
+
+def refuses_images_itself(text: str, request: bytes) -> bool:
+    """Whether an error says so in words that do not stand in the request: short ones may be a
+    quote that `without_echo` leaves in."""
+    own = without_echo(text, request)[:READ]
+    return any(not stands_in(said[0], request) for said in _IMAGE_REFUSALS.finditer(own))

@@ -70,8 +70,8 @@ def _holds_key(value: str) -> bool:
     return PREFIX in value and _KEY.search(value) is not None
 
 
-def to_caller(headers: Headers, secret: str | None) -> Headers:
-    """The provider's headers that go back; none that quotes the credential."""
+def to_caller(headers: Headers, *secrets: str | None) -> Headers:
+    """The provider's headers that go back; none that quotes a credential."""
     lowered = [(name.lower(), value) for name, value in headers]
     dropped = _NOT_RETURNED | _named_by_connection(lowered)
     return [
@@ -79,7 +79,7 @@ def to_caller(headers: Headers, secret: str | None) -> Headers:
         for name, value in lowered
         if name not in dropped
         and not name.startswith(_SAID_BY_KROUTER)
-        and not (secret and secret in value)
+        and not any(secret and secret in value for secret in secrets)
     ]
 
 

@@ -22,6 +22,7 @@ from krouter.errors import Failure
 from krouter.lineup import merged
 from krouter.plan import NotBuilt
 from krouter.problems import did_you_mean, nearest
+from krouter.progress import Progress
 from krouter.route import End, Route, Skip
 from krouter.settings import ComboTimeouts
 from krouter.standing import has_adapter, plan_for
@@ -210,7 +211,8 @@ class Router:
         route.note_plan(plan)
         total = call.total or merged(world.settings.timeouts, combo.timeouts).total
         deadline = asyncio.get_running_loop().time() + total
-        return await Walk(call, world, route, deadline, self._rename(call, world), ask).run(plan)
+        rename = self._rename(call, world)
+        return await Walk(Progress(call, world, route, deadline, rename, ask)).run(plan)
 
     def _refused(self, call: Call, route: Route, status: int, message: str, reason: str) -> Answer:
         self.world.log("COMBO", f"{route.asked}: {status} {message}")

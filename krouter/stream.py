@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from krouter.blot import blotted
 from krouter.dialects.base import Tracker
 from krouter.errors import Fault
 from krouter.sse import Event, Splitter, SSEError, whole_events
@@ -82,7 +83,7 @@ class Relay:
     """
 
     def __init__(
-        self, reply: Incoming, tracker: Tracker, stall: float | None, secret: str | None = None
+        self, reply: Incoming, tracker: Tracker, stall: float | None, *secrets: str | None
     ) -> None:
         self.tracker = tracker
         self.fault: Fault | None = None
@@ -93,7 +94,7 @@ class Relay:
         self.closing: Callable[[], bytes] = bytes
         """Gives the last bytes for the caller once the provider has no more."""
         self._reply = reply
-        self._secret = secret.encode() if secret else b""
+        self._secrets = [secret for secret in secrets if secret]
         self._splitter = Splitter()
         self._watchdog = Watchdog(stall)
         self._watched = partial(self._watchdog.wait, reply.chunk)
@@ -175,8 +176,8 @@ class Relay:
             if not self.tracker.started and self._too_idle(event):
                 continue
             piece = event.raw if changed is None else changed
-            if self.tracker.error and self._secret:
-                piece = piece.replace(self._secret, b"[credential]")
+            if self.tracker.error:
+                piece = blotted(piece, self._secrets)
             if piece:
                 self._ready.append(piece)
 

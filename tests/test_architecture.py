@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # Each room may import the rooms before it.
 LAYERS = (
     ("_version",),
-    ("problems", "resets", "errortext", "tokens"),
+    ("problems", "resets", "errortext", "tokens", "blot"),
     ("settings", "errors", "body", "sse"),
     ("features",),
     ("paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
@@ -27,6 +27,9 @@ LAYERS = (
     ("answer", "attempt", "standing", "poller"),
     ("ledger", "ledger_file", "ledger_reader", "ledger_schema"),
     ("lineup",),
+    ("progress", "bounds"),
+    ("sendable", "no_answer"),
+    ("tries",),
     ("walk",),
     ("router",),
     ("load", "asking", "flow"),

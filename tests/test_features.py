@@ -252,6 +252,32 @@ def test_any_message_can_be_read(text: str, dialect: str) -> None:
     names_image_rejection(text)
 
 
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("reasoning.max_tokens", ["reasoning.max_tokens"]),
+        ("thinking.type", ["thinking"]),
+        ("metadata.user_id", ["metadata"]),
+        ("response_format.json_schema.strict", ["response_format.json_schema.strict"]),
+        ("text.format.strict", ["text.format.strict"]),
+        ("response_format.json_schema.schema.properties.strict", []),
+        ("response_format.json_schema.name", []),
+        ("output_config.format.schema", []),
+        ("tool_choice.strict", []),
+        ("user/some-model.v", []),
+        ("reasoning/effort", ["reasoning.effort"]),
+    ],
+)
+def test_a_path_names_what_stands_inside(path: str, named: list[str]) -> None:
+    assert names(f"Unknown parameter: '{path}'.") == named
+
+
+def test_steps_that_only_the_error_has_are_passed_over() -> None:
+    body = Body.parse(b'{"thinking":{"type":"adaptive","odd":1}}')
+    left, _ = without_features(body, [], (Feature("thinking.adaptive.odd"),))
+    assert json.loads(left.raw) == {"thinking": {"type": "adaptive"}}
+
+
 def test_what_carries_the_request_is_never_optional() -> None:
     kept = "messages system tools tool_choice max_tokens response_format model stream input"
     assert FIELDS.isdisjoint([*kept.split(), "max_completion_tokens", "text", "contents"])

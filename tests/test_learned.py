@@ -154,6 +154,36 @@ def test_two_at_once_are_both_asked_again(start: Start, upstream: Upstream) -> N
         assert [call.result().status_code for call in both] == [200, 200]
 
 
+def nested(depth: int) -> list[dict[str, Any]]:
+    """An image that many results deep, and one beside it."""
+    [shown] = shows("messages")
+    image = next(block for block in shown["content"] if block["type"] == "image")
+    block = image
+    for _ in range(depth):
+        block = {"type": "tool_result", "tool_use_id": "t", "content": [block]}
+    return [{"role": "user", "content": [image, block]}]
+
+
+@pytest.mark.parametrize("depth", [7, 100])
+def test_images_however_deep_are_left_out(start: Start, upstream: Upstream, depth: int) -> None:
+    upstream.script("m", [NO_IMAGES, "ok"])
+    reply = start("one/m").messages("daily", messages=nested(depth))
+    assert sent(upstream) == ["m+", "m"]
+    assert (reply.status_code, dropped(reply)) == (200, "image")
+
+
+@pytest.mark.parametrize("shown", [True, False])
+def test_images_in_the_system_prompt_are_left_out(
+    start: Start, upstream: Upstream, shown: bool
+) -> None:
+    upstream.script("m", [NO_IMAGES, "ok"])
+    [message] = shows("messages")
+    messages = [message] if shown else [{"role": "user", "content": "hello"}]
+    reply = start("one/m").messages("daily", messages=messages, system=message["content"])
+    assert sent(upstream) == ["m+", "m"]
+    assert (reply.status_code, dropped(reply)) == (200, "image")
+
+
 # Row 13: optional features
 
 
@@ -214,6 +244,43 @@ def test_a_parameter_of_the_entry_itself_is_dropped_too(start: Start, upstream: 
     assert dropped(krouter.chat("daily")) == "top_k"
     assert "top_k" not in upstream.requests[-1].json
     assert upstream.requests[-1].json["seed"] == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "value", "left"),
+    [
+        ("reasoning.effort", "reasoning", {"effort": "high", "summary": "auto"},
+         {"summary": "auto"}),
+        ("reasoning.effort", "reasoning", {"effort": "high"}, None),
+        ("chat_template_kwargs.enable_thinking", "chat_template_kwargs",
+         {"enable_thinking": True, "lang": "en"}, {"lang": "en"}),
+        ("response_format.json_schema.strict", "response_format",
+         {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": {}}},
+         {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("by", ["caller", "entry", "both"])
+def test_what_stands_inside_a_field_is_dropped_alone(
+    start: Start, upstream: Upstream, by: str, path: str, field: str, value: Any, left: Any
+) -> None:
+    """Wherever it comes from, and the reply names what was really left out."""
+    upstream.script("m", [refuses(path), "ok"])
+    entry = {"model": "one/m", "params": {} if by == "caller" else {field: value, "seed": 1}}
+    krouter = start(entry)
+    reply = krouter.chat("daily", **({} if by == "entry" else {field: value}))
+    assert (reply.status_code, dropped(reply)) == (200, path)
+    assert upstream.requests[0].json[field] == value
+    assert upstream.requests[1].json.get(field) == left
+    assert krouter.last_route["dropped"] == [path]
+
+
+def test_a_provider_may_tell_of_it_as_the_dialect_it_translates_to_does(
+    start: Start, upstream: Upstream
+) -> None:
+    upstream.script("m", [refuses("reasoning.effort"), "ok"])
+    reply = start("one/m").chat("daily", reasoning_effort="high")
+    assert dropped(reply) == "reasoning_effort"
+    assert "reasoning_effort" not in upstream.requests[-1].json
 
 
 def test_a_word_of_the_beta_header(start: Start, upstream: Upstream) -> None:

@@ -19,6 +19,13 @@ FIELD: Mapping[str, str] = {
 }
 """The field of each dialect's body that holds the conversation."""
 
+SYSTEM: Mapping[str, tuple[str, ...]] = {
+    "messages": ("system",),
+    "responses": ("instructions",),
+    "gemini": ("systemInstruction", "system_instruction"),
+}
+"""Those that hold the system prompt, where that is no part of the conversation."""
+
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -93,6 +100,19 @@ def _opening_before(raw: bytes, at: int, openings: tuple[bytes, ...]) -> int:
         if at < 0 or raw.startswith(openings, at):
             return at
     return max(raw.rfind(opening, 0, at) for opening in openings)
+
+
+def raw_prompts(dialect_name: str, body: Body) -> dict[str, msgspec.Raw]:
+    """The system prompt outside the conversation, by its field, as it was sent."""
+    fields = SYSTEM.get(dialect_name, ())
+    return {name: body.fields[name] for name in fields if name in body.fields}
+
+
+def prompt_item(raw: msgspec.Raw) -> dict[str, Any]:
+    """A system prompt as an item of the conversation."""
+    value = decoded(raw)
+    inner = value if isinstance(value, dict) and "parts" in value else {"content": value}
+    return {**inner, "role": "system"}
 
 
 def raw_items(dialect_name: str, body: Body) -> list[msgspec.Raw]:

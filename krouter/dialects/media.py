@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from krouter.combos import Medium
+from krouter.features import DEEPEST
 
 MEDIA: frozenset[Medium] = frozenset(get_args(Medium))
 
-DEEPEST = 6
-"""How far blocks are followed into one another."""
 
 _BLOCKS: Mapping[str, Medium] = {
     "image": "image",

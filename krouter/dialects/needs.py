@@ -7,7 +7,13 @@ from typing import Any
 
 from krouter.body import Body
 from krouter.combos import Medium
-from krouter.dialects.history import from_the_end, items_of, raw_history
+from krouter.dialects.history import (
+    from_the_end,
+    items_of,
+    prompt_item,
+    raw_history,
+    raw_prompts,
+)
 from krouter.dialects.media import is_result, may_hold, media_of
 
 
@@ -21,8 +27,10 @@ def needs(dialect_name: str, body: Body) -> frozenset[Medium]:
 
 
 def holds(dialect_name: str, body: Body) -> frozenset[Medium]:
-    """The media in the whole conversation."""
-    return _media(_items(dialect_name, body))
+    """The media in the whole conversation, the system prompt included."""
+    prompts = raw_prompts(dialect_name, body).values()
+    items = [prompt_item(raw) for raw in prompts if may_hold(bytes(raw))]
+    return _media([*items, *_items(dialect_name, body)])
 
 
 def has_images(dialect_name: str, body: Body) -> bool:

@@ -6,14 +6,23 @@ import re
 from collections.abc import Iterable, Set
 from typing import Any
 
+import msgspec
+
 from krouter.body import Body
 from krouter.combos import Medium
 from krouter.dialects.base import has_text
-from krouter.dialects.history import FIELD, decoded, raw_history, raw_items, with_items
+from krouter.dialects.history import (
+    FIELD,
+    decoded,
+    prompt_item,
+    raw_history,
+    raw_items,
+    raw_prompts,
+    with_items,
+)
 from krouter.dialects.media import (
     ATTACHMENTS,
     DATA_URI,
-    DEEPEST,
     ON_MESSAGE,
     attached,
     beside,
@@ -26,6 +35,7 @@ from krouter.dialects.media import (
     places,
     uri_media,
 )
+from krouter.features import DEEPEST
 
 
 def without_images(dialect_name: str, body: Body) -> Body:
@@ -39,10 +49,11 @@ def without(dialect_name: str, body: Body, media: Set[Medium]) -> Body:
     A message or a tool result that would be empty says what was left out, and so does the place
     of a removed block that carried a cache mark.
     """
+    stripper = _Stripper(dialect_name, media)
+    body = _without_in_prompt(dialect_name, body, stripper)
     raw = raw_history(dialect_name, body)
     if not may_hold(raw):
         return body
-    stripper = _Stripper(dialect_name, media)
     if raw[:1] == b'"':
         whole = body.value(FIELD[dialect_name], "")
         text = stripper.text(whole, False)
@@ -50,9 +61,23 @@ def without(dialect_name: str, body: Body, media: Set[Medium]) -> Body:
     changes: dict[int, dict[str, Any] | None] = {}
     for at, one in enumerate(raw_items(dialect_name, body)):
         item = decoded(one) if may_hold(bytes(one)) else None
-        if isinstance(item, dict) and not media_of(item).isdisjoint(media):
+        if isinstance(item, dict) and stripper.finds(item):
             changes[at] = stripper.item(item)
     return with_items(dialect_name, body, changes)
+
+
+def _without_in_prompt(dialect_name: str, body: Body, stripper: _Stripper) -> Body:
+    changes: dict[str, Any] = {}
+    for name, raw in raw_prompts(dialect_name, body).items():
+        item = prompt_item(raw) if may_hold(bytes(raw)) else {}
+        if stripper.finds(item):
+            left = stripper.item(item)
+            changes[name] = left["content"] if "content" in left else _with_parts(raw, left)
+    return Body.parse(body.edited(changes)) if changes else body
+
+
+def _with_parts(raw: msgspec.Raw, left: dict[str, Any]) -> dict[str, Any]:
+    return {**decoded(raw), "parts": left["parts"]}
 
 
 class _Stripper:
@@ -61,6 +86,9 @@ class _Stripper:
     def __init__(self, dialect_name: str, media: Set[Medium]) -> None:
         self._dialect = dialect_name
         self._media = media
+
+    def finds(self, item: dict[str, Any]) -> bool:
+        return not media_of(item).isdisjoint(self._media)
 
     def item(self, item: dict[str, Any]) -> dict[str, Any]:
         if medium := self._removed(item):

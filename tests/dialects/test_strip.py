@@ -226,3 +226,33 @@ def test_no_tool_result_is_left_empty(dialect: str, block: Any, media: set[Any])
     assert '"parts": []' not in said
     ids = ("tool_use_id", "tool_call_id", "call_id")
     assert any(f'"{name}": "t"' in said for name in ids) or dialect == "gemini"
+
+
+@pytest.mark.parametrize(
+    ("dialect", "fields", "left"),
+    [
+        ("messages", {"system": [TEXT, CLAUDE_IMAGE]}, {"system": [TEXT]}),
+        ("messages", {"system": [CLAUDE_IMAGE]}, {"system": [OMITTED]}),
+        ("messages", {"system": f"see {PNG}"}, {"system": "see [image omitted]"}),
+        ("responses", {"instructions": f"see {PNG}"}, {"instructions": "see [image omitted]"}),
+        (
+            "gemini",
+            {"systemInstruction": {"role": "system", "parts": [{"text": "hi"}, PART]}},
+            {"systemInstruction": {"role": "system", "parts": [{"text": "hi"}]}},
+        ),
+        (
+            "gemini",
+            {"system_instruction": {"parts": [PART]}},
+            {"system_instruction": {"parts": [{"text": "[image omitted]"}]}},
+        ),
+    ],
+)
+def test_the_system_prompt_has_images_too(
+    dialect: str, fields: dict[str, Any], left: dict[str, Any]
+) -> None:
+    before = Body.parse(json.dumps({**fields, "n": 1}).encode())
+    assert has_images(dialect, before)
+    after = without_images(dialect, before)
+    assert json.loads(after.raw) == {**left, "n": 1}
+    assert not has_images(dialect, after)
+    assert without_images(dialect, after) is after

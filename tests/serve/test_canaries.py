@@ -110,3 +110,50 @@ def test_no_credential_comes_out_anywhere(
     for secret in (*ACCOUNTS.values(), caller_key):
         assert secret not in everything
     assert not any(caller_key in headers for headers in sent), "krouter's key went to a provider"
+
+
+OTHERS = """
+[provider.own]
+base_url = "{url}"
+speaks = ["chat", "messages"]
+[[account]]
+provider = "own"
+auth = "caller"
+
+[provider.local]
+base_url = "{url}"
+speaks = ["chat", "messages"]
+key = "env:LOCAL_KEY"
+"""
+
+
+@pytest.mark.parametrize("header", ["authorization", "x-api-key", "x-goog-api-key"])
+@pytest.mark.parametrize("before", ["own/used", "local/used"])
+def test_no_credential_of_the_callers_comes_back_from_another_provider(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, header: str, before: str
+) -> None:
+    """Nor that of an account which the request has used before."""
+    mine = "caller-s-own/token"
+    key = ACCOUNTS["default"]
+    combos = {
+        f"combo-{place}": {"models": [before, f"local/last-{place}", f"own/last-{place}"]}
+        for place in range(len(WAYS))
+    }
+    headers = {header: f"Bearer {mine}" if header == "authorization" else mine}
+    out: list[str] = []
+    with Upstream() as upstream:
+        upstream.script("used", ["status=400"])
+        for place, way in enumerate(WAYS):
+            said = quote(f"{mine} {key}", safe="")
+            upstream.script(f"last-{place}", [way.format(key=said)])
+        settings = OTHERS.format(url=upstream.url)
+        with Krouter(tmp_path, combos=combos, settings=settings, env=ENV) as krouter:
+            for seen in (s for name in combos for s in ask_everything(krouter, name, headers)):
+                out.append(seen)
+                krouter.clock.forward(100_000)
+            out += krouter.lines
+            routes = [route.as_json() for route in krouter.router.routes]
+    everything = "\n".join([*out, str(routes), caplog.text])
+    assert "no such key" in everything
+    for secret in (mine, key):
+        assert secret not in everything

@@ -1,0 +1,92 @@
+"""What the caller is told when nothing has answered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from krouter.answer import Answer, error_answer
+from krouter.attempt import Failed
+from krouter.board import Blocked
+from krouter.lineup import Candidate
+from krouter.progress import Progress
+from krouter.route import Skip, Skipped
+from krouter.wire import Headers
+
+LONGEST_RETRY_AFTER = 60
+"""Claude Code gives up at once on a longer one, and other clients sleep through it."""
+
+_BODY_HEADERS = frozenset(("content-type", "content-length"))
+
+
+def give_up(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]]) -> Answer:
+    """An empty reply if one came last, else the last error; else why nothing was sent."""
+    if progress.returned is not None:
+        return failure(progress, progress.returned)
+    if progress.held is not None:
+        progress.route.serve(progress.route.attempts[-1].entry)
+        progress.route.name_dropped()
+        return progress.stamped(progress.held)
+    if progress.last is not None:
+        return failure(progress, progress.last)
+    if progress.left() <= 0:
+        return _error(progress, 504, "The request's total time is over.")
+    if locked:
+        return _all_locked(progress, locked)
+    return _nothing_to_send(progress)
+
+
+def failure(progress: Progress, failed: Failed) -> Answer:
+    """The error of one attempt as the caller is told it."""
+    verdict = failed.verdict
+    return _error(progress, verdict.status, verdict.message, failed)
+
+
+def _all_locked(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]]) -> Answer:
+    candidate, blocked = min(locked, key=lambda pair: pair[1].until)
+    lock = blocked.lock
+    left = max(0.0, blocked.until - progress.world.board.now())
+    status = 429 if lock.row in (6, 8) else lock.status
+    message = (
+        f"Every account that could answer is locked; first back is {candidate.leaf.name},"
+        f" account {candidate.account.name}, in {left:.0f} s ({lock.failure}: {lock.message})."
+    )
+    return _error(progress, status, message)
+
+
+def _nothing_to_send(progress: Progress) -> Answer:
+    skipped = [step for step in progress.route.steps if isinstance(step, Skipped)]
+    unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT, Skip.UNSUPPORTED}
+    counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
+    status = 501 if all(step.reason in unbuilt for step in counted) else 503
+    reasons = (
+        f"{step.entry}: {step.reason}{f' ({step.detail})' if step.detail else ''}"
+        for step in skipped
+    )
+    return _error(progress, status, "No entry could be sent to. " + "; ".join(reasons) + ".")
+
+
+def _error(progress: Progress, status: int, message: str, failed: Failed | None = None) -> Answer:
+    notes = {"krouter_route": progress.route.id}
+    if trail := progress.route.trail():
+        notes["krouter_tried"] = trail
+    headers = [
+        (n, v) for n, v in (failed.headers if failed else None) or [] if n not in _BODY_HEADERS
+    ]
+    told = failed.told if failed else None
+    answer = error_answer(
+        progress.call.dialect, status, message, told=told, notes=notes, headers=headers
+    )
+    answer.headers += _waiting(progress, status)
+    progress.say(f"no answer: {status} {message}")
+    return progress.stamped(answer)
+
+
+def _waiting(progress: Progress, status: int) -> Headers:
+    """When to come back. Clients die without it, sleep for hours on a large one, or loop."""
+    wait = progress.ready_at - progress.world.board.now()
+    if wait <= LONGEST_RETRY_AFTER:
+        return [("retry-after", str(max(1, math.ceil(wait))))]
+    if wait < math.inf or status == 429 or status >= 500:
+        return [("x-should-retry", "false")]
+    return []

@@ -1,0 +1,99 @@
+"""What one provider is sent: the credential, and the call without what it cannot take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from krouter.adapter import Call
+from krouter.body import Body, dump
+from krouter.callers import callers_token
+from krouter.dialects.strip import without_images
+from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, without_thinking
+from krouter.features import Feature, in_other_spelling, in_other_words, without_features
+from krouter.lineup import Candidate
+from krouter.progress import Progress
+from krouter.secrets import SecretError
+
+_UNSIGNED = digest(UNSIGNED)
+
+
+@dataclass(frozen=True, slots=True)
+class Sendable:
+    """A call as one provider is sent it, its entry's parameters, and what was taken out."""
+
+    call: Call
+    params: Mapping[str, Any]
+    dropped: tuple[str, ...]
+
+
+def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Feature]) -> Sendable:
+    """The call without what its model is known to refuse. A translated call may have another
+    name for it."""
+    call, name, dropped = progress.call, progress.call.dialect.name, []
+    board, provider, model = progress.world.board, candidate.provider.name, candidate.model
+    params: Mapping[str, Any] = candidate.leaf.entry.params
+
+    def drop(feature: Feature) -> bool:
+        nonlocal call, params
+        body, headers = without_features(call.body, call.headers, (feature,))
+        left = _without_feature(params, feature)
+        if body is call.body and headers is call.headers and left is params:
+            return False
+        call, params = replace(call, body=body, headers=headers), left
+        dropped.append(str(feature))
+        return True
+
+    if progress.takes_no_images(candidate):
+        body = without_images(name, call.body)
+        if body is not call.body:
+            board.images.mattered(provider, model)
+            call = replace(call, body=body)
+            dropped.append("image")
+    foreign = _foreign(progress, candidate)
+    if foreign:
+        call = replace(call, body=without_thinking(name, call.body, foreign))
+        dropped.append("thinking of another provider")
+    translated = name not in candidate.provider.speaks
+    for feature in sorted(refused, key=str):
+        if not drop(feature):
+            others = in_other_words(feature) if translated else in_other_spelling(feature)
+            for other in others:
+                drop(other)
+    return Sendable(call, params, tuple(dropped))
+
+
+def _without_feature(params: Mapping[str, Any], feature: Feature) -> Mapping[str, Any]:
+    """An entry's parameters win over the request's, so they go without it too; the same object
+    where they have it not."""
+    if not params:
+        return params
+    given = Body.parse(dump(params))
+    left, _ = without_features(given, [], (feature,))
+    return params if left is given else {name: left.value(name) for name in left.fields}
+
+
+def _foreign(progress: Progress, candidate: Candidate) -> frozenset[str]:
+    """The thinking in the request that this provider has not signed."""
+    if progress.signed is None:
+        progress.signed = thinking_digests(progress.call.dialect.name, progress.call.body)
+    if not progress.signed:
+        return frozenset()
+    foreign = progress.world.board.makers.foreign(candidate.provider.maker, progress.signed)
+    unsigned = {_UNSIGNED} if candidate.lane.name == "native" else set()
+    return foreign | (progress.signed & unsigned)
+
+
+async def secret_for(progress: Progress, candidate: Candidate) -> str | None:
+    """Raises SecretError for a credential that cannot be had."""
+    account, world, provider = candidate.account, progress.world, candidate.provider
+    if account.auth != "caller":
+        return await world.secrets.reveal(account.key) if account.key else None
+    spoken = progress.call.dialect.name
+    own = (url for dialect, url in provider.base_urls.items() if dialect == spoken)
+    url = next(filter(None, (*own, provider.litellm_base, *provider.base_urls.values())), "")
+    token = callers_token(progress.call.headers, provider, url, world.is_own_key)
+    if token is None:
+        raise SecretError("the caller sent no credential of its own")
+    return token
