@@ -124,7 +124,8 @@ class Trial:
             return self._timed_out(total.expired())
         except Exception as error:  # a fault of ours must not cost the caller the other entries
             _log.error("the %s lane failed with %s\n%s", self.lane.name, *described(error))
-            return self._failed(Fault.GARBAGE, f"krouter failed with {type(error).__name__}")
+            detail = f"krouter failed with {type(error).__name__}"
+            return self._failed(Fault.GARBAGE, detail, lock=False)
 
     def _timed_out(self, total_spent: bool) -> Failed:
         """The request's own deadline says nothing about the account, so it locks nothing."""
