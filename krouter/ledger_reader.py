@@ -291,7 +291,7 @@ def _status(status: str) -> tuple[str, list[Any]]:
         return f"(r.status = ? OR {_tried('status = ?')})", [int(status)] * 2
     if status in REASONS:
         return "instr(r.reasons, ?) > 0", [f"|{status}|"]
-    known = ("ok", "failed", *sorted(REASONS))
+    known = ("ok", "failed", *sorted(map(str, REASONS)))
     hint = did_you_mean(status, known) or f"Known: {', '.join(known)}, or a number."
     raise LedgerError(f"No request has the status {status!r}. {hint}")
 
