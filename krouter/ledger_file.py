@@ -77,9 +77,9 @@ class LedgerFile:
             most = megabytes * MEGABYTE
             if size <= most and not self._is_due((days, megabytes)):
                 return False
-            deleted = _delete(db, self._now() - days * DAY)
+            deleted = _delete(db, _older(db, self._now() - days * DAY))
             if used > most and not deleted:
-                deleted = _delete(db, None)
+                deleted = _delete(db, _oldest(db, used - most))
             freed = _give_back(db)
             if deleted or freed:
                 return True
@@ -198,17 +198,41 @@ def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _delete(db: sqlite3.Connection, before: float | None) -> int:
-    """The oldest requests, of those that began before a time in epoch seconds if one is given."""
-    db.execute("BEGIN IMMEDIATE")
-    found = db.execute(
-        "SELECT number FROM requests WHERE ?1 IS NULL OR began < ?1 ORDER BY began LIMIT ?2",
-        (before, STEP),
-    ).fetchall()
-    for table, key in (("attempts", "request"), ("records", "request"), ("requests", "number")):
-        db.executemany(f"DELETE FROM {table} WHERE {key} = ?", found)  # noqa: S608
-    db.execute("COMMIT")
-    return len(found)
+def _older(db: sqlite3.Connection, before: float) -> list[tuple[int]]:
+    """The first of the requests that began before a time in epoch seconds."""
+    query = "SELECT number FROM requests WHERE began < ? ORDER BY began LIMIT ?"
+    return db.execute(query, (before, STEP)).fetchall()
+
+
+def _oldest(db: sqlite3.Connection, size: int) -> list[tuple[int]]:
+    """As many of the first requests as hold so many bytes."""
+    found: list[tuple[int]] = []
+    query = (
+        "SELECT number, length(record) FROM requests JOIN records ON request = number"
+        " ORDER BY began LIMIT ?"
+    )
+    for number, length in db.execute(query, (STEP,)):
+        if size <= 0:
+            break
+        found.append((number,))
+        size -= length
+    return found
+
+
+def _delete(db: sqlite3.Connection, numbers: list[tuple[int]]) -> int:
+    if numbers:
+        db.execute("BEGIN IMMEDIATE")
+        for sql in _DELETE:
+            db.executemany(sql, numbers)
+        db.execute("COMMIT")
+    return len(numbers)
+
+
+_DELETE = (
+    "DELETE FROM attempts WHERE request = ?",
+    "DELETE FROM records WHERE request = ?",
+    "DELETE FROM requests WHERE number = ?",
+)
 
 
 def _give_back(db: sqlite3.Connection) -> int:

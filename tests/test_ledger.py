@@ -628,6 +628,13 @@ def test_it_does_not_grow_beyond_its_size(path: Path) -> None:
         assert path.stat().st_size <= MEGABYTE
 
 
+def test_large_records_do_not_take_all_others_with_them(path: Path) -> None:
+    with bench(path, megabytes=1) as it:
+        it.keep(*numbered(range(12), request="x" * 100_000))
+        until(lambda: it.reader.total().requests < 12 and small(path), it)
+        assert it.reader.total().requests > 6
+
+
 def small(path: Path) -> bool:
     return int(run_sql(path, "PRAGMA page_count")[0][0]) * 4096 <= MEGABYTE
 
