@@ -6,15 +6,19 @@ while it cannot be written the routes wait, and the oldest are lost once there a
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from os import getpid
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from krouter.route import Route
 
@@ -28,6 +32,8 @@ BATCH = 1000
 GATHER_SECONDS = 0.01
 """After a batch, for how long the next one gathers: what a crash may lose."""
 IDLE_SECONDS = 600.0
+FORK_SECONDS = 2.0
+"""How long a fork waits for the file at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +77,20 @@ class Ledger:
         self._warn, self._now, self._connect, self._retry = warn, now, connect, retry
         self._backlog: deque[Route | threading.Event] = deque()
         self._under_way: list[Route | threading.Event] = []
-        self._wake = threading.Event()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        """Wakes the thread; a queue, since that is far cheaper than an event."""
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._owner = 0
         """The process that the thread is of; a forked one has none of its own yet."""
-        self._idle = self._stopping = False
+        self._idle = self._stopping = self._forking = False
         self._failures = self._lost = 0
         self._problem = ""
         self._has_refused = False
+        self._file: LedgerFile | None = None
+        self._using = threading.Lock()
+        """Held while the file is used."""
+        _ledgers.add(self)
 
     def put(self, route: Route) -> None:
         """Keeps a route that is over. Never raises and never waits."""
@@ -87,7 +98,8 @@ class Ledger:
             self._start()
         self._backlog.append(route)
         if self._idle:
-            self._wake.set()
+            self._idle = False
+            self._bell.put(None)
         if len(self._backlog) > BACKLOG:
             self._drop()
 
@@ -99,7 +111,7 @@ class Ledger:
         mark = threading.Event()
         self._start()
         self._backlog.append(mark)
-        self._wake.set()
+        self._bell.put(None)
         return mark.wait(timeout)
 
     def close(self, timeout: float) -> bool:
@@ -109,14 +121,14 @@ class Ledger:
         if thread is None or self._owner != getpid():
             return not self._backlog
         self._stopping = True
-        self._wake.set()
+        self._bell.put(None)
         thread.join(timeout)
         return not thread.is_alive() and not self._backlog
 
     def configure(self, days: int, megabytes: int) -> None:
         """Other bounds, from now on."""
         self._limits = days, megabytes
-        self._wake.set()
+        self._bell.put(None)
 
     @property
     def state(self) -> LedgerState:
@@ -128,7 +140,7 @@ class Ledger:
         with self._starting:
             if self._owner == getpid():
                 return
-            self._wake = threading.Event()
+            self._bell = SimpleQueue()
             self._idle = self._stopping = False
             self._thread = threading.Thread(target=self._run, name="krouter-ledger", daemon=True)
             self._owner = getpid()
@@ -145,22 +157,25 @@ class Ledger:
         try:
             from krouter.ledger_file import LedgerFile  # brings sqlite3, which not all need
 
-            file = LedgerFile(self.path, self._now, self._connect)
+            file = self._file = LedgerFile(self.path, self._now, self._connect)
             while not self._stopping:
                 self._rest(self._round(file))
             while self._backlog and self._failures < 2:
                 self._round(file)
-            file.close()
+            with self._using:
+                file.close()
         finally:
             self._owner = 0
 
     def _rest(self, seconds: float | None) -> None:
         """Until a flush, a close, or so many seconds; None is until a route comes."""
-        self._idle = seconds is None
-        if not self._idle or not self._backlog:
-            self._wake.wait(IDLE_SECONDS if seconds is None else seconds)
+        self._idle = is_idle = seconds is None
+        with suppress(Empty):
+            if not is_idle or not self._backlog:
+                self._bell.get(timeout=IDLE_SECONDS if seconds is None else seconds)
+            while True:
+                self._bell.get_nowait()
         self._idle = False
-        self._wake.clear()
 
     def _round(self, file: LedgerFile) -> float | None:
         """Writes a batch and tidies a little; how long to rest then, as `_rest` takes it."""
@@ -168,11 +183,12 @@ class Ledger:
 
         batch = self._take()
         try:
-            if routes := [each for each in batch if isinstance(each, Route)]:
-                self._refuse(file.write(routes))
-                self._recover()
-            self._settle(batch)
-            more = file.tidy(*self._limits)
+            with self._using:
+                if routes := [each for each in batch if isinstance(each, Route)]:
+                    self._refuse(file.write(routes))
+                    self._recover()
+                self._settle(batch)
+                more = file.tidy(*self._limits)
             self._recover()
         except Trouble as trouble:
             return self._suffer(str(trouble), trouble.may_pass)
@@ -211,9 +227,9 @@ class Ledger:
         if may_pass and self._failures == 1:
             self._say(text)
             return 0.0
-        if not self._problem:
+        was_well, self._problem = not self._problem, text
+        if was_well:
             self._say(text)
-        self._problem = text
         return self._retry(self._failures)
 
     def _recover(self) -> None:
@@ -225,3 +241,38 @@ class Ledger:
     def _say(self, text: str) -> None:
         with suppress(Exception):
             self._warn(text)
+
+    def before_fork(self) -> None:
+        """SQLite must have nothing open in a process that forks: the new one would believe that
+        it holds the locks of the old one."""
+        self._forking = self._using.acquire(timeout=FORK_SECONDS)
+        if self._forking and self._file is not None:
+            self._file.let_go()
+
+    def after_fork(self, is_child: bool) -> None:
+        """The new process has the backlog, but neither the thread nor the file."""
+        if is_child:
+            self._using, self._starting, self._file = threading.Lock(), threading.Lock(), None
+        elif self._forking:
+            self._using.release()
+
+
+_ledgers: WeakSet[Ledger] = WeakSet()
+
+
+def _before_fork() -> None:
+    for ledger in list(_ledgers):
+        ledger.before_fork()
+
+
+def _after_fork(is_child: bool) -> None:
+    for ledger in list(_ledgers):
+        ledger.after_fork(is_child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=partial(_after_fork, False),
+        after_in_child=partial(_after_fork, True),
+    )

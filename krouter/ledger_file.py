@@ -73,12 +73,13 @@ class LedgerFile:
         back their room; whether there may be more to do. Raises Trouble."""
         with self._guard():
             db = self._open()
-            too_big = _bytes(db) > megabytes * MEGABYTE
-            if not too_big and not self._is_due((days, megabytes)):
+            size, used = _sizes(db)
+            most = megabytes * MEGABYTE
+            if size <= most and not self._is_due((days, megabytes)):
                 return False
-            deleted = _delete(db, self._now() - days * DAY)
-            if too_big and not deleted:
-                deleted = _delete(db, None)
+            deleted = _delete(db, _older(db, self._now() - days * DAY))
+            if used > most and not deleted:
+                deleted = _delete(db, _oldest(db, used - most))
             freed = _give_back(db)
             if deleted or freed:
                 return True
@@ -92,7 +93,7 @@ class LedgerFile:
         if self._db is not None:
             with suppress(sqlite3.Error):
                 self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-        self._let_go()
+        self.let_go()
 
     def _is_due(self, bounds: tuple[int, int]) -> bool:
         if self._tidied is None or bounds != self._bounds:
@@ -105,12 +106,13 @@ class LedgerFile:
         try:
             yield
         except (sqlite3.Error, OSError, NewerVersion) as error:
-            self._let_go()
+            self.let_go()
             if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._set_aside() from error
             raise Trouble(f"The ledger {self.path} is not written: {_explain(error)}.") from error
 
-    def _let_go(self) -> None:
+    def let_go(self) -> None:
+        """Closes the file until it is needed again."""
         db, self._db = self._db, None
         if db is not None:
             with suppress(sqlite3.Error):
@@ -118,7 +120,7 @@ class LedgerFile:
 
     def _open(self) -> sqlite3.Connection:
         if self._db is not None and _inode(self.path) != self._inode:
-            self._let_go()
+            self.let_go()
         if self._db is None:
             _create(self.path)
             self._inode, self._tidied = _inode(self.path), None
@@ -142,19 +144,12 @@ class LedgerFile:
 
 
 def _write(db: sqlite3.Connection, route: Route) -> str:
-    """Why the route cannot be written whatever the state of the file; empty if it was."""
+    """Why the route cannot be kept, whatever the state of the file; empty if it was."""
     try:
         rows = rows_of(route)
-    except Exception as error:
+    except Exception as error:  # of whatever kind: it must not keep the others waiting
         return f"{type(error).__name__}: {error}"
-    db.execute("SAVEPOINT route")
-    try:
-        insert(db, rows)
-    except (OverflowError, ValueError, sqlite3.DataError, sqlite3.ProgrammingError) as error:
-        db.execute("ROLLBACK TO route")
-        return f"{type(error).__name__}: {error}"
-    finally:
-        db.execute("RELEASE route")
+    insert(db, rows)
     return ""
 
 
@@ -193,32 +188,58 @@ def _free_name(path: Path, now: float) -> Path:
     return next((name for name in (first, *later) if not name.exists()), first)
 
 
-def _bytes(db: sqlite3.Connection) -> int:
-    """The size of the file, less the pages in it that nothing uses."""
-    return (_pragma(db, "page_count") - _pragma(db, "freelist_count")) * _pragma(db, "page_size")
+def _sizes(db: sqlite3.Connection) -> tuple[int, int]:
+    """Of the file, and of the pages in it that are used, in bytes."""
+    page, pages = _pragma(db, "page_size"), _pragma(db, "page_count")
+    return pages * page, (pages - _pragma(db, "freelist_count")) * page
 
 
 def _pragma(db: sqlite3.Connection, name: str) -> int:
     return int(db.execute(f"PRAGMA {name}").fetchone()[0])
 
 
-def _delete(db: sqlite3.Connection, before: float | None) -> int:
-    """The oldest requests, of those that began before a time in epoch seconds if one is given."""
-    db.execute("BEGIN IMMEDIATE")
-    found = db.execute(
-        "SELECT number FROM requests WHERE ?1 IS NULL OR began < ?1 ORDER BY began LIMIT ?2",
-        (before, STEP),
-    ).fetchall()
-    for table, key in (("attempts", "request"), ("records", "request"), ("requests", "number")):
-        db.executemany(f"DELETE FROM {table} WHERE {key} = ?", found)  # noqa: S608
-    db.execute("COMMIT")
-    return len(found)
+def _older(db: sqlite3.Connection, before: float) -> list[tuple[int]]:
+    """The first of the requests that began before a time in epoch seconds."""
+    query = "SELECT number FROM requests WHERE began < ? ORDER BY began LIMIT ?"
+    return db.execute(query, (before, STEP)).fetchall()
+
+
+def _oldest(db: sqlite3.Connection, size: int) -> list[tuple[int]]:
+    """As many of the first requests as hold so many bytes."""
+    found: list[tuple[int]] = []
+    query = (
+        "SELECT number, length(record) FROM requests JOIN records ON request = number"
+        " ORDER BY began LIMIT ?"
+    )
+    for number, length in db.execute(query, (STEP,)):
+        if size <= 0:
+            break
+        found.append((number,))
+        size -= length
+    return found
+
+
+def _delete(db: sqlite3.Connection, numbers: list[tuple[int]]) -> int:
+    if numbers:
+        db.execute("BEGIN IMMEDIATE")
+        for sql in _DELETE:
+            db.executemany(sql, numbers)
+        db.execute("COMMIT")
+    return len(numbers)
+
+
+_DELETE = (
+    "DELETE FROM attempts WHERE request = ?",
+    "DELETE FROM records WHERE request = ?",
+    "DELETE FROM requests WHERE number = ?",
+)
 
 
 def _give_back(db: sqlite3.Connection) -> int:
     free = _pragma(db, "freelist_count")
     if free:
-        db.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall()
+        # `execute` would free a single page: the statement gives a row without columns for each.
+        db.executescript(f"PRAGMA incremental_vacuum({STEP})")
     return free
 
 
@@ -240,7 +261,7 @@ def _explain(error: Exception) -> str:
         case sqlite3.SQLITE_FULL:
             return "the disk is full; make room"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
-            return f"its file or folder may not be written ({error}); mend their permissions"
+            return f"its files or folder may not be written ({error}); mend their permissions"
     if isinstance(error, OSError):
         return f"{error.strerror or error}; mend its folder, or name another"
     return f"{error}; look at its disk"

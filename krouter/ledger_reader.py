@@ -291,7 +291,7 @@ def _status(status: str) -> tuple[str, list[Any]]:
         return f"(r.status = ? OR {_tried('status = ?')})", [int(status)] * 2
     if status in REASONS:
         return "instr(r.reasons, ?) > 0", [f"|{status}|"]
-    known = ("ok", "failed", *sorted(REASONS))
+    known = ("ok", "failed", *sorted(map(str, REASONS)))
     hint = did_you_mean(status, known) or f"Known: {', '.join(known)}, or a number."
     raise LedgerError(f"No request has the status {status!r}. {hint}")
 
@@ -312,10 +312,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         return _probed(uri)
     except sqlite3.OperationalError as error:
-        refused = error.sqlite_errorcode & 0xFF in (
-            sqlite3.SQLITE_CANTOPEN,
-            sqlite3.SQLITE_READONLY,
-        )
+        refused = _code(error) in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
         if not refused or _has_log(path):
             raise
     return _probed(f"{uri}&immutable=1")
@@ -336,8 +333,12 @@ def _has_log(path: Path) -> bool:
     return log.exists() and log.stat().st_size > 0
 
 
+def _code(error: sqlite3.Error) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
 def _explain(error: sqlite3.Error) -> str:
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+    match _code(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
             return "it is corrupt. It is set aside when the next request is recorded"
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

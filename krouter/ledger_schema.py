@@ -17,6 +17,7 @@ from krouter.records import VERSION, encode
 from krouter.route import Attempt, Route, total_usage
 
 HOUR = 3600.0
+LARGEST = 2**63
 
 Migration = tuple[str, ...]
 """The statements that lead from one version to the next."""
@@ -103,7 +104,7 @@ def _insert(table: str, columns: Sequence[str], verb: str = "INSERT") -> str:
 
 
 INSERT_REQUEST = _insert("requests", REQUEST, "INSERT OR IGNORE")
-INSERT_ATTEMPT = _insert("attempts", ("request", *ATTEMPT))
+INSERT_ATTEMPT = _insert("attempts", ("request", *ATTEMPT), "INSERT OR IGNORE")
 INSERT_RECORD = _insert("records", ("request", "form", "record"))
 INSERT_COMBO = (
     "INSERT INTO combos (digest, last, text) VALUES (?, ?, ?)"
@@ -122,12 +123,12 @@ class Rows:
 
 
 def rows_of(route: Route) -> Rows:
-    """Raises what msgspec raises where a route cannot be encoded."""
+    """Raises TypeError, ValueError or OverflowError where a route cannot be kept."""
     record, combos = encode(route)
     last = math.ceil(route.began / HOUR) * HOUR
     return Rows(
-        _request(route),
-        [_attempt(number, each) for number, each in enumerate(route.attempts, 1)],
+        _checked(_request(route)),
+        [_checked(_attempt(number, each)) for number, each in enumerate(route.attempts, 1)],
         record,
         [(digest, last, text) for digest, text in combos.items()],
     )
@@ -144,6 +145,17 @@ def insert(db: Connection, rows: Rows) -> None:
         db.execute(INSERT_ATTEMPT, (number, *attempt))
     for combo in rows.combos:
         db.execute(INSERT_COMBO, combo)
+
+
+def _checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What SQLite would refuse is refused before, so that it spoils no other's transaction."""
+    for value in values:
+        if isinstance(value, int):
+            if not -LARGEST <= value < LARGEST:
+                raise OverflowError("a number has more than 64 bits")
+        elif value is not None and not isinstance(value, str | float):
+            raise TypeError(f"{type(value).__name__} where a text or number should be")
+    return values
 
 
 def _request(route: Route) -> tuple[Any, ...]:
