@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -307,3 +309,28 @@ def test_the_whole_is_what_its_attempts_used() -> None:
         assert found == getattr(total, kind)
         wasted = value(samples, "krouter_wasted_tokens_total", kind=kind, **labels)
         assert wasted == getattr(used[0], kind)
+
+
+def test_the_docs_name_every_metric_with_its_labels() -> None:
+    docs = (Path(__file__).parent.parent / "docs/metrics.md").read_text()
+    told = {}
+    for line in docs.splitlines():
+        if line.startswith("| `krouter_"):
+            name, kind, labels = (cell.strip() for cell in line.split("|")[1:4])
+            told[name.strip("`")] = kind, frozenset(re.findall("`(.*?)`", labels))
+    route = one_call("daily", "glm", "m", first_byte=1.0, lock=2.0, usage=Usage(1), cost=1)
+    route.steps.append(Skipped("glm/m", "env", Skip.LOCKED))
+    route.served, route.ended = "glm/m", 1.0
+    board = Board(lambda: 0.0)
+    lock = Lock(Scope.MODEL, 60)
+    verdict = Verdict(Failure.OVERLOADED, 9, True, True, lock, 529, "", None, False)
+    board.fail(board.begin("glm", "env", "m"), verdict)
+    metrics = Metrics(lambda: board)
+    metrics.book(route)
+    assert told == {
+        family.name + ("_total" if family.type == "counter" else ""): (
+            family.type,
+            frozenset(family.samples[0].labels) - {"le"},
+        )
+        for family in read_plain(metrics.text()[0].decode())
+    }
