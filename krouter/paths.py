@@ -1,4 +1,4 @@
-"""Where settings, combos and keys are."""
+"""Where settings, combos, keys and the ledger are."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Paths:
     config: Path
     combos: Path
     keys: Path
+    ledger: Path
 
 
 def platform_home() -> Path:
@@ -46,6 +47,7 @@ def resolve_paths(
         config=_absolute(config, cwd) if config else root / SETTINGS_FILE,
         combos=_absolute(combos, cwd) if combos else root / "combos",
         keys=root / "keys.json",
+        ledger=root / "ledger.db",
     )
 
 

@@ -23,7 +23,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "keys": ("krouter.cli.keys:keys", "Add, list and remove the keys of callers."),
         "schema": ("krouter.cli.files:schema", "Print the JSON Schema of a combo file."),
-        "paths": ("krouter.cli.files:paths", "Show where settings, combos and keys are."),
+        "paths": (
+            "krouter.cli.files:paths",
+            "Show where settings, combos, keys and the ledger are.",
+        ),
         "version": ("krouter.cli.version:version", "Print the version."),
     }
 )

@@ -11,6 +11,7 @@ import click
 
 from krouter._version import __version__
 from krouter.cli.common import Command, find_paths, place_options
+from krouter.cli.output import inert
 from krouter.cli.view import providers_with_accounts
 from krouter.serve.run import Served, open_server, run
 
@@ -29,9 +30,7 @@ class Printer:
 
 def say(line: str) -> None:
     """One line on stderr; what a caller put into it cannot steer the terminal."""
-    click.echo(
-        "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line), err=True
-    )
+    click.echo(inert(line), err=True)
 
 
 @click.command(cls=Command)

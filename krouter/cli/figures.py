@@ -1,0 +1,73 @@
+"""Tokens, money and times, as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, tzinfo
+
+from krouter.costs import dollars
+from krouter.dialects.base import Usage
+
+UNKNOWN = "unknown"
+
+
+def money(parts: int, priced: int, unpriced: int) -> str:
+    """What `priced` attempts cost together. The price of `unpriced` more is not known: that is
+    said, since it is not nothing."""
+    if unpriced and not priced:
+        return UNKNOWN
+    more = f" + {unpriced} unpriced" if unpriced else ""
+    return f"${_amount(dollars(parts))}{more}"
+
+
+def _amount(value: float) -> str:
+    """Four decimals, or as many as two digits of a very small sum need."""
+    if 0 < value < 0.001:
+        return f"{value:.12f}"[: 2 + _zeros(value) + 2].rstrip("0")
+    return f"{value:,.4f}"
+
+
+def _zeros(value: float) -> int:
+    decimals = f"{value:.12f}"[2:]
+    return len(decimals) - len(decimals.lstrip("0"))
+
+
+def tokens(usage: Usage) -> str:
+    """`1,200 in (800 cached), 35 out`; what was cached is a part of what went in."""
+    cached = f" ({usage.cached:,} cached)" if usage.cached else ""
+    return f"{usage.input:,} in{cached}, {usage.output:,} out"
+
+
+def span(seconds: float) -> str:
+    """`42 ms`, `1.42 s`, `3 min 5 s`."""
+    left = max(0.0, seconds)
+    if left < 0.9995:
+        return f"{left * 1000:.0f} ms"
+    if left < 100:
+        return f"{left:.3g} s" if left < 10 else f"{left:.1f} s"
+    minutes, rest = divmod(round(left), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def moment(at: float, zone: tzinfo | None = None) -> str:
+    """A date and time with its zone: `zone`, or that of this machine."""
+    try:
+        local = datetime.fromtimestamp(at, UTC).astimezone(zone)
+    except (ValueError, OverflowError, OSError):
+        return UNKNOWN
+    return f"{local:%Y-%m-%d %H:%M:%S %Z}".rstrip()
+
+
+def ordinal(number: int) -> str:
+    """`1st`, `2nd`, `13th`."""
+    teen = number % 100 in (11, 12, 13)
+    ending = "th" if teen else _ENDINGS.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
+_ENDINGS = {1: "st", 2: "nd", 3: "rd"}
+
+
+def count(number: int, what: str) -> str:
+    """`1 attempt`, `2 attempts`."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
