@@ -59,10 +59,11 @@ class _Picture:
         route = self._route
         if route.plan:
             yield from self._order("Order", route.plan)
-            for line in (*route.switches, *wording.why_first(route)):
+            for line in (*wording.switches(route), *wording.why_first(route)):
                 yield self._text(line)
         for name, placed in route.nested.items():
             yield from self._order(f"Order inside {name}", placed)
+            yield from map(self._text, wording.switches(route, name))
 
     def _order(self, title: str, placed: list[Placed]) -> Iterator[RenderableType]:
         route = self._route

@@ -10,12 +10,11 @@ from krouter.dialects.base import Usage
 UNKNOWN = "unknown"
 
 
-def money(parts: int, priced: int, unpriced: int) -> str:
-    """What `priced` attempts cost together. The price of `unpriced` more is not known: that is
-    said, since it is not nothing."""
-    if unpriced and not priced:
+def money(parts: int, unpriced: int) -> str:
+    """A sum. Of `unpriced` attempts the price is not known, which is said, since it is not 0."""
+    if unpriced and not parts:
         return UNKNOWN
-    more = f" + {unpriced} unpriced" if unpriced else ""
+    more = f" + {unpriced:,} unpriced" if unpriced else ""
     return f"${_amount(dollars(parts))}{more}"
 
 
@@ -37,16 +36,17 @@ def tokens(usage: Usage) -> str:
     return f"{usage.input:,} in{cached}, {usage.output:,} out"
 
 
-def span(seconds: float) -> str:
+def span(duration: float) -> str:
     """`42 ms`, `1.42 s`, `3 min 5 s`."""
-    left = max(0.0, seconds)
+    left = max(0.0, duration)
     if left < 0.9995:
         return f"{left * 1000:.0f} ms"
-    if left < 100:
-        return f"{left:.3g} s" if left < 10 else f"{left:.1f} s"
-    minutes, rest = divmod(round(left), 60)
+    if left < 99.95:
+        return f"{left:.3g} s"
+    minutes, seconds = divmod(round(left), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+    parts = ((hours, "h"), (minutes, "min"), (0 if hours else seconds, "s"))
+    return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
 def moment(at: float, zone: tzinfo | None = None) -> str:

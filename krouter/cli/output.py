@@ -22,6 +22,11 @@ def inert(text: str) -> str:
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
+def say_line(line: str) -> None:
+    """One line on stdout, whoever has written it."""
+    click.echo(inert(line))
+
+
 def print_json(value: Any) -> None:
     """One JSON document."""
     click.echo(_escaped(json.dumps(value, indent=2, ensure_ascii=False)))

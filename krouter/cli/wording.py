@@ -12,7 +12,8 @@ from enum import Enum, auto
 from krouter.catalog import Known
 from krouter.cli.figures import UNKNOWN, count, moment, money, ordinal, span, tokens
 from krouter.combos import reference
-from krouter.plan import Snapshot, rotates, strategy_of
+from krouter.plan import NotBuilt, Snapshot, rotates, strategy_of
+from krouter.records import rebuild
 from krouter.route import Attempt, End, Placed, Ranked, Route, Skipped, total_usage
 
 Rows = Iterable[tuple[str, str]]
@@ -109,6 +110,21 @@ def reason(route: Route, placed: Placed) -> str:
     return placed.reason.removeprefix("as listed; ")
 
 
+def switches(route: Route, nested: str = "") -> list[str]:
+    """The lines of the steps that changed which entry goes first, of one order. The record holds
+    those of all orders, one order after the other."""
+    try:
+        plans = rebuild(route)
+    except NotBuilt:
+        return [] if nested else route.switches
+    inner = next((at for at, p in enumerate(plans[1:], 1) if p.combo.name == nested), None)
+    at = inner if nested else 0
+    if at is None or at >= len(plans):
+        return []
+    before = sum(len(plan.switches) for plan in plans[:at])
+    return route.switches[before : before + len(plans[at].switches)]
+
+
 def why_first(route: Route) -> Iterator[str]:
     """Why the first entry of the order is the first, in one sentence."""
     if not route.snapshots or len(route.plan) < 2:
@@ -125,7 +141,7 @@ def why_first(route: Route) -> Iterator[str]:
 
 def _causes(route: Route, snapshot: Snapshot, place: int) -> Iterator[str]:
     """What put the entry listed at `place` to the front."""
-    moved = " ".join(route.switches)
+    moved = " ".join(switches(route))
     if "Capacity auto-switch" in moved:
         yield f"the latest message carries {_carried(route)}, which it {_reading(snapshot, place)}"
         yield from _passed(snapshot, place)
@@ -178,10 +194,11 @@ def tried(route: Route, attempt: Attempt) -> Rows:
 
 
 def _place(route: Route, entry: str) -> str:
-    for placed in (route.plan, *route.nested.values()):
+    for name, placed in (("", route.plan), *route.nested.items()):
         for at, each in enumerate(placed, 1):
             if each.entry == entry:
-                return f"{ordinal(at)} in the order: {reason(route, each)}"
+                where = f"inside {name}" if name else "in the order"
+                return f"{ordinal(at)} {where}: {reason(route, each)}"
     return "stands in for a model that is gone"
 
 
@@ -222,14 +239,8 @@ def spent(attempts: list[Attempt]) -> str:
     told = [attempt for attempt in attempts if attempt.usage is not None]
     if not told:
         return "none told" if attempts else "none"
-    unpriced = sum(attempt.cost is None for attempt in told)
-    cost = sum(attempt.cost or 0 for attempt in told)
-    return f"{tokens(total_usage(told))}; {cost_of(cost, len(told), unpriced)}"
-
-
-def cost_of(parts: int, told: int, unpriced: int) -> str:
-    text = money(parts, told - unpriced, unpriced)
-    return f"cost {UNKNOWN}" if text == UNKNOWN else text
+    cost = money(sum(each.cost or 0 for each in told), sum(each.cost is None for each in told))
+    return f"{tokens(total_usage(told))}; {f'cost {cost}' if cost == UNKNOWN else cost}"
 
 
 def sums(route: Route) -> Rows:
