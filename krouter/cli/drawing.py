@@ -58,19 +58,24 @@ class _Picture:
     def _orders(self) -> Iterator[RenderableType]:
         route = self._route
         if route.plan:
-            yield from self._order("Order", route.plan)
+            yield from self._order("Order", route.plan, "")
             for line in (*wording.switches(route), *wording.why_first(route)):
                 yield self._text(line)
         for name, placed in route.nested.items():
-            yield from self._order(f"Order inside {name}", placed)
+            yield from self._order(f"Order inside {name}", placed, name)
             yield from map(self._text, wording.switches(route, name))
 
-    def _order(self, title: str, placed: list[Placed]) -> Iterator[RenderableType]:
+    def _order(self, title: str, placed: list[Placed], nested: str) -> Iterator[RenderableType]:
         route = self._route
         yield from self._heading(title)
         yield self._grid(
             [
-                (f"{place}.", each.entry, wording.listed(route, each), wording.reason(route, each))
+                (
+                    f"{place}.",
+                    each.entry,
+                    wording.listed(route, each, nested),
+                    wording.reason(route, each),
+                )
                 for place, each in enumerate(placed, 1)
             ]
         )
@@ -88,7 +93,7 @@ class _Picture:
         yield self._arrow()
         yield self._small("the caller", wording.given(route), wording.tone(route.outcome))
         if left := wording.untried(route):
-            yield self._text(f"Not needed: {', '.join(left)}.")
+            yield self._text(left)
 
     def _attempt(self, number: int, attempt: Attempt) -> RenderableType:
         """One call. A name too long for the title stands inside the box."""

@@ -18,6 +18,11 @@ def money(parts: int, unpriced: int) -> str:
     return f"${_amount(dollars(parts))}{more}"
 
 
+def known_dollars(parts: int, unpriced: int) -> float | None:
+    """The same as a number; None where nothing of it is known."""
+    return None if unpriced and not parts else dollars(parts)
+
+
 def _amount(value: float) -> str:
     """Four decimals, or as many as two digits of a very small sum need."""
     if 0 < value < 0.001:
@@ -51,11 +56,19 @@ def span(duration: float) -> str:
 
 def moment(at: float, zone: tzinfo | None = None) -> str:
     """A date and time with its zone: `zone`, or that of this machine."""
+    return _dated(at, zone, "%Y-%m-%d %H:%M:%S %Z")
+
+
+def timestamp(at: float) -> str:
+    """The same on this machine's clock, as short as a column."""
+    return _dated(at, None, "%Y-%m-%d %H:%M:%S")
+
+
+def _dated(at: float, zone: tzinfo | None, form: str) -> str:
     try:
-        local = datetime.fromtimestamp(at, UTC).astimezone(zone)
+        return datetime.fromtimestamp(at, UTC).astimezone(zone).strftime(form).rstrip()
     except (ValueError, OverflowError, OSError):
         return UNKNOWN
-    return f"{local:%Y-%m-%d %H:%M:%S %Z}".rstrip()
 
 
 def ordinal(number: int) -> str:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
 
 from krouter.cli.common import NotThere, Unusable
-from krouter.ledger import LedgerError, LedgerReader
+from krouter.ledger_reader import LedgerError, LedgerReader
 from krouter.paths import Paths
 from krouter.problems import Problem, did_you_mean
 from krouter.route import REASONS
@@ -62,7 +63,7 @@ def filter_options(*, until: bool) -> Callable[[F], F]:
     options = [
         click.option("--combo", metavar="NAME", help="Only requests that this combo took."),
         click.option(
-            "--model", metavar="GLOB", help="Only what this model served, such as 'glm/*'."
+            "--model", metavar="GLOB", help="Only those that tried this entry, such as 'glm/*'."
         ),
         click.option(
             "--since",
@@ -84,20 +85,29 @@ def filter_options(*, until: bool) -> Callable[[F], F]:
     return add
 
 
-def open_ledger(paths: Paths) -> LedgerReader:
-    """Raises NotThere where nothing has been recorded, Unusable where it cannot be read."""
-    if not paths.ledger.exists():
-        raise NotThere(
-            f"nothing is recorded in {paths.ledger} yet: krouter serve writes it as it answers"
-            " requests, unless [ledger] enabled is false. Another home is given by --home."
-        )
+@contextmanager
+def reading(paths: Paths) -> Iterator[LedgerReader]:
+    """The ledger. Raises NotThere where nothing has been recorded, Unusable where it cannot be
+    read, also where that shows later."""
     try:
-        return LedgerReader(paths.ledger)
+        yield LedgerReader(paths.ledger)
     except LedgerError as error:
-        raise unusable(paths, error) from None
+        raise _refused(paths, error) from None
 
 
-def unusable(paths: Paths, error: LedgerError) -> Unusable:
-    """A ledger that cannot be read. krouter goes on without its past."""
-    hint = "Move it away and krouter begins a new one."
-    return Unusable([Problem(str(paths.ledger), "", str(error), hint)])
+def _refused(paths: Paths, error: LedgerError) -> click.ClickException:
+    if paths.ledger.exists():
+        return Unusable([Problem(str(paths.ledger), "", str(error))])
+    return NotThere(
+        f"{error} krouter serve records what it answers, unless [ledger] enabled is false; another"
+        " home is given by --home."
+    )
+
+
+def find_route(paths: Paths, route_id: str) -> Route:
+    """Raises NotThere where no request, or more than one, is meant."""
+    with reading(paths) as ledger:
+        try:
+            return ledger.route(route_id)
+        except LedgerError as error:
+            raise NotThere(f"{error} `krouter log` lists the requests.") from None

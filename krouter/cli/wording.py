@@ -94,13 +94,23 @@ def given(route: Route) -> list[str]:
     return [f"gets an error: {outcome(route)}{last}"]
 
 
-def listed(route: Route, placed: Placed) -> str:
-    """Where an entry stands in its combo's own list; empty where the combo is not known."""
-    for snapshot in route.snapshots:
-        models = [entry.model for entry in snapshot.combo.models]
-        if placed.entry in models and len(models) > 1:
-            return f"listed {ordinal(models.index(placed.entry) + 1)}"
-    return ""
+def listed(route: Route, placed: Placed, nested: str = "") -> str:
+    """Where an entry stands in the list that its order was made from."""
+    at = _plan_of(route, nested)
+    if at is None:
+        return ""
+    models = [entry.model for entry in route.snapshots[at].combo.models]
+    if placed.entry not in models:
+        return "not in the list"
+    return f"listed {ordinal(models.index(placed.entry) + 1)}" if len(models) > 1 else ""
+
+
+def _plan_of(route: Route, nested: str) -> int | None:
+    """Which of the snapshots the order of a nested combo, or of all, was made from."""
+    names = [snapshot.combo.name for snapshot in route.snapshots]
+    if nested:
+        return names.index(nested, 1) if nested in names[1:] else None
+    return 0 if names else None
 
 
 def reason(route: Route, placed: Placed) -> str:
@@ -117,9 +127,8 @@ def switches(route: Route, nested: str = "") -> list[str]:
         plans = rebuild(route)
     except NotBuilt:
         return [] if nested else route.switches
-    inner = next((at for at, p in enumerate(plans[1:], 1) if p.combo.name == nested), None)
-    at = inner if nested else 0
-    if at is None or at >= len(plans):
+    at = _plan_of(route, nested)
+    if at is None:
         return []
     before = sum(len(plan.switches) for plan in plans[:at])
     return route.switches[before : before + len(plans[at].switches)]
@@ -256,11 +265,14 @@ def _counted(attempts: list[Attempt]) -> str:
     return f"{count(len(attempts), 'attempt')}, {spent(attempts)}"
 
 
-def untried(route: Route) -> list[str]:
-    """The entries that were not reached, since the request had ended before."""
+def untried(route: Route) -> str:
+    """The entries that were not reached; empty where all were."""
     reached = {step.entry for step in route.steps}
     found = [each.entry for each in _flattened(route, route.plan) if each.entry not in reached]
-    return list(dict.fromkeys(found))
+    if not found:
+        return ""
+    what = "Not needed" if route.served else "Not tried"
+    return f"{what}: {', '.join(dict.fromkeys(found))}."
 
 
 def _flattened(
