@@ -25,6 +25,7 @@ LAYERS = (
     ("pool", "route"),
     ("world", "records", "arguments", "shapes"),
     ("answer", "attempt", "standing", "poller"),
+    ("ledger", "ledger_file", "ledger_reader", "ledger_schema"),
     ("lineup",),
     ("walk",),
     ("router",),

@@ -1,0 +1,227 @@
+"""The ledger: every route that is over, kept in a file by a thread of its own.
+
+A request only puts its route into a backlog. What happens to the file never stops or slows one:
+while it cannot be written the routes wait, and the oldest are lost once there are too many.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from os import getpid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from krouter.route import Route
+
+if TYPE_CHECKING:
+    from krouter.ledger_file import Connect, LedgerFile
+
+BACKLOG = 10_000
+"""How many routes wait at most."""
+BATCH = 1000
+"""How many are written in one transaction at most."""
+GATHER_SECONDS = 0.01
+"""After a batch, for how long the next one gathers: what a crash may lose."""
+IDLE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerState:
+    """How the ledger is. `problem` says what is wrong and what to do, empty when all is well;
+    `waiting` routes are not written yet, `lost` ones never will be."""
+
+    path: Path
+    problem: str
+    waiting: int
+    lost: int
+
+
+def back_off(failures: int) -> float:
+    """Seconds until the file is tried again, after so many failures in a row."""
+    return float(min(0.25 * 2 ** min(failures - 1, 10), 30.0))
+
+
+class Ledger:
+    """`days` and `megabytes` bound what is kept. `warn` is given a line when trouble begins and
+    when it is over, in the thread of the ledger; `now` gives epoch seconds.
+
+    It may be used from any thread, and begins its own, a daemon, with the first route. A process
+    that is to lose nothing calls `close` before it ends. `connect` and `retry` stand for
+    `ledger_file.open_file` and `back_off`.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        days: int,
+        megabytes: int,
+        warn: Callable[[str], None],
+        now: Callable[[], float] = time.time,
+        connect: Connect | None = None,
+        retry: Callable[[int], float] = back_off,
+    ) -> None:
+        self.path = path
+        self._limits = days, megabytes
+        self._warn, self._now, self._connect, self._retry = warn, now, connect, retry
+        self._backlog: deque[Route | threading.Event] = deque()
+        self._under_way: list[Route | threading.Event] = []
+        self._wake = threading.Event()
+        self._starting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._owner = 0
+        """The process that the thread is of; a forked one has none of its own yet."""
+        self._idle = self._stopping = False
+        self._failures = self._lost = 0
+        self._problem = ""
+        self._has_refused = False
+
+    def put(self, route: Route) -> None:
+        """Keeps a route that is over. Never raises and never waits."""
+        if self._owner != getpid():
+            self._start()
+        self._backlog.append(route)
+        if self._idle:
+            self._wake.set()
+        if len(self._backlog) > BACKLOG:
+            self._drop()
+
+    def flush(self, timeout: float) -> bool:
+        """Waits, for seconds at most, until what was put before is written; whether it is. A file
+        in trouble is tried again at once."""
+        if not self._backlog and not self._under_way and self._owner != getpid():
+            return True
+        mark = threading.Event()
+        self._start()
+        self._backlog.append(mark)
+        self._wake.set()
+        return mark.wait(timeout)
+
+    def close(self, timeout: float) -> bool:
+        """Writes what waits, moves it into the file itself and ends the thread, in `timeout`
+        seconds at most; whether all is written. A later `put` begins anew."""
+        thread = self._thread
+        if thread is None or self._owner != getpid():
+            return not self._backlog
+        self._stopping = True
+        self._wake.set()
+        thread.join(timeout)
+        return not thread.is_alive() and not self._backlog
+
+    def configure(self, days: int, megabytes: int) -> None:
+        """Other bounds, from now on."""
+        self._limits = days, megabytes
+        self._wake.set()
+
+    @property
+    def state(self) -> LedgerState:
+        waiting = [*self._under_way, *self._backlog.copy()]
+        count = sum(isinstance(each, Route) for each in waiting)
+        return LedgerState(self.path, self._problem, count, self._lost)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._owner == getpid():
+                return
+            self._wake = threading.Event()
+            self._idle = self._stopping = False
+            self._thread = threading.Thread(target=self._run, name="krouter-ledger", daemon=True)
+            self._owner = getpid()
+            try:
+                self._thread.start()
+            except RuntimeError:  # no more threads can be begun: the next put tries again
+                self._owner = 0
+
+    def _drop(self) -> None:
+        with suppress(IndexError):
+            self._lost += isinstance(self._backlog.popleft(), Route)
+
+    def _run(self) -> None:
+        try:
+            from krouter.ledger_file import LedgerFile  # brings sqlite3, which not all need
+
+            file = LedgerFile(self.path, self._now, self._connect)
+            while not self._stopping:
+                self._rest(self._round(file))
+            while self._backlog and self._failures < 2:
+                self._round(file)
+            file.close()
+        finally:
+            self._owner = 0
+
+    def _rest(self, seconds: float | None) -> None:
+        """Until a flush, a close, or so many seconds; None is until a route comes."""
+        self._idle = seconds is None
+        if not self._idle or not self._backlog:
+            self._wake.wait(IDLE_SECONDS if seconds is None else seconds)
+        self._idle = False
+        self._wake.clear()
+
+    def _round(self, file: LedgerFile) -> float | None:
+        """Writes a batch and tidies a little; how long to rest then, as `_rest` takes it."""
+        from krouter.ledger_file import Trouble
+
+        batch = self._take()
+        try:
+            if routes := [each for each in batch if isinstance(each, Route)]:
+                self._refuse(file.write(routes))
+                self._recover()
+            self._settle(batch)
+            more = file.tidy(*self._limits)
+            self._recover()
+        except Trouble as trouble:
+            return self._suffer(str(trouble), trouble.may_pass)
+        except Exception as error:  # whatever it is, it must not end the thread
+            return self._suffer(f"The ledger {self.path} is not written: {error!r}.", False)
+        if batch:
+            return GATHER_SECONDS
+        return 0.0 if more else None
+
+    def _take(self) -> list[Route | threading.Event]:
+        batch = self._under_way
+        with suppress(IndexError):
+            while len(batch) < BATCH:
+                batch.append(self._backlog.popleft())
+        return batch
+
+    def _settle(self, batch: list[Route | threading.Event]) -> None:
+        self._under_way = []
+        for mark in batch:
+            if isinstance(mark, threading.Event):
+                mark.set()
+
+    def _refuse(self, problems: list[str]) -> None:
+        self._lost += len(problems)
+        if problems and not self._has_refused:
+            self._has_refused = True
+            self._say(f"A request cannot be kept in the ledger: {problems[0]}. Others are.")
+
+    def _suffer(self, text: str, may_pass: bool) -> float:
+        """The batch waits again; for how many seconds."""
+        self._backlog.extendleft(reversed(self._under_way))
+        self._under_way = []
+        while len(self._backlog) > BACKLOG:
+            self._drop()
+        self._failures += 1
+        if may_pass and self._failures == 1:
+            self._say(text)
+            return 0.0
+        if not self._problem:
+            self._say(text)
+        self._problem = text
+        return self._retry(self._failures)
+
+    def _recover(self) -> None:
+        self._failures = 0
+        if self._problem:
+            self._problem = ""
+            self._say(f"The ledger {self.path} is written again; {self._lost} requests were lost.")
+
+    def _say(self, text: str) -> None:
+        with suppress(Exception):
+            self._warn(text)

@@ -1,0 +1,246 @@
+"""The file of the ledger as it is written: opened, appended to, kept small, set aside if corrupt.
+
+Nothing here waits for long: what cannot be done now raises `Trouble`, and is asked for again.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from krouter.ledger_schema import MIGRATIONS, NewerVersion, insert, migrate, rows_of, version_of
+from krouter.route import Route
+
+DAY = 86_400.0
+MEGABYTE = 1_000_000
+BUSY_SECONDS = 0.25
+TIDY_SECONDS = 600.0
+"""How often old records are looked for."""
+STEP = 200
+"""How many requests, and pages, go at once, so that writing goes on between."""
+WAL_BYTES = 4_000_000
+
+Connect = Callable[[Path], sqlite3.Connection]
+Inode = tuple[int, int]
+
+
+class Trouble(Exception):
+    """The ledger cannot be written now; the text says why and what to do. `may_pass` says that
+    it may work at once, in a new file."""
+
+    def __init__(self, text: str, may_pass: bool = False) -> None:
+        super().__init__(text)
+        self.may_pass = may_pass
+
+
+def open_file(path: Path) -> sqlite3.Connection:
+    """A connection that opens no transactions by itself and waits `BUSY_SECONDS` for a lock."""
+    return sqlite3.connect(path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+
+
+class LedgerFile:
+    """`now` gives epoch seconds. Opened when it is first needed, and again when the file at
+    `path` is another one."""
+
+    def __init__(
+        self, path: Path, now: Callable[[], float], connect: Connect | None = None
+    ) -> None:
+        self.path = path
+        self._now, self._connect = now, connect or open_file
+        self._db: sqlite3.Connection | None = None
+        self._inode: Inode | None = None
+        self._tidied: float | None = None
+        self._bounds = (0, 0)
+
+    def write(self, routes: Iterable[Route]) -> list[str]:
+        """All in one transaction; why those that could not be encoded could not.
+
+        Raises Trouble, and then none of them is written.
+        """
+        with self._guard():
+            db = self._open()
+            db.execute("BEGIN IMMEDIATE")
+            refused = [problem for route in routes if (problem := _write(db, route))]
+            db.execute("COMMIT")
+            return refused
+
+    def tidy(self, days: int, megabytes: int) -> bool:
+        """Deletes a few of the requests that are too old or too many, the oldest first, and gives
+        back their room; whether there may be more to do. Raises Trouble."""
+        with self._guard():
+            db = self._open()
+            too_big = _bytes(db) > megabytes * MEGABYTE
+            if not too_big and not self._is_due((days, megabytes)):
+                return False
+            deleted = _delete(db, self._now() - days * DAY)
+            if too_big and not deleted:
+                deleted = _delete(db, None)
+            freed = _give_back(db)
+            if deleted or freed:
+                return True
+            self._tidied, self._bounds = self._now(), (days, megabytes)
+            _forget_combos(db)
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            return False
+
+    def close(self) -> None:
+        """Moves all that is written into the file itself, as far as others let it."""
+        if self._db is not None:
+            with suppress(sqlite3.Error):
+                self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+        self._let_go()
+
+    def _is_due(self, bounds: tuple[int, int]) -> bool:
+        if self._tidied is None or bounds != self._bounds:
+            return True
+        return abs(self._now() - self._tidied) >= TIDY_SECONDS
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        """Every fault of the file as Trouble; the file is opened anew after one."""
+        try:
+            yield
+        except (sqlite3.Error, OSError, NewerVersion) as error:
+            self._let_go()
+            if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+                raise self._set_aside() from error
+            raise Trouble(f"The ledger {self.path} is not written: {_explain(error)}.") from error
+
+    def _let_go(self) -> None:
+        db, self._db = self._db, None
+        if db is not None:
+            with suppress(sqlite3.Error):
+                db.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self._db is not None and _inode(self.path) != self._inode:
+            self._let_go()
+        if self._db is None:
+            _create(self.path)
+            self._inode, self._tidied = _inode(self.path), None
+            self._db = self._connect(self.path)
+            _prepare(self._db)
+        return self._db
+
+    def _set_aside(self) -> Trouble:
+        """Renames the file, what belongs to it first: a new one must not find an old log."""
+        said = f"The ledger {self.path} is corrupt"
+        if _inode(self.path) != self._inode:
+            return Trouble(f"{said}; another process has set it aside.", may_pass=True)
+        aside = _free_name(self.path, self._now())
+        try:
+            for suffix in ("-wal", "-shm", ""):
+                with suppress(FileNotFoundError):
+                    os.rename(f"{self.path}{suffix}", f"{aside}{suffix}")
+        except OSError as error:
+            return Trouble(f"{said} and cannot be set aside: {error.strerror}. Move it away.")
+        return Trouble(f"{said}; it is kept as {aside}, and a new one is begun.", may_pass=True)
+
+
+def _write(db: sqlite3.Connection, route: Route) -> str:
+    """Why the route cannot be written whatever the state of the file; empty if it was."""
+    try:
+        rows = rows_of(route)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    db.execute("SAVEPOINT route")
+    try:
+        insert(db, rows)
+    except (OverflowError, ValueError, sqlite3.DataError, sqlite3.ProgrammingError) as error:
+        db.execute("ROLLBACK TO route")
+        return f"{type(error).__name__}: {error}"
+    finally:
+        db.execute("RELEASE route")
+    return ""
+
+
+def _prepare(db: sqlite3.Connection) -> None:
+    version = version_of(db)
+    if version > len(MIGRATIONS):
+        raise NewerVersion(version, len(MIGRATIONS))
+    if version == 0:
+        db.execute("PRAGMA auto_vacuum = INCREMENTAL")
+    db.execute("PRAGMA journal_mode = WAL").fetchall()
+    db.execute("PRAGMA synchronous = NORMAL")
+    db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}").fetchall()
+    migrate(db)
+
+
+def _create(path: Path) -> None:
+    """An empty file that only its owner may read, where there is none. One that is there is not
+    opened here: closing it would let go of the locks that this process holds on it."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _inode(path: Path) -> Inode | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _free_name(path: Path, now: float) -> Path:
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.localtime(now))
+    first = path.with_name(f"{path.name}.corrupt-{stamp}")
+    later = (first.with_name(f"{first.name}-{number}") for number in range(2, 1000))
+    return next((name for name in (first, *later) if not name.exists()), first)
+
+
+def _bytes(db: sqlite3.Connection) -> int:
+    """The size of the file, less the pages in it that nothing uses."""
+    return (_pragma(db, "page_count") - _pragma(db, "freelist_count")) * _pragma(db, "page_size")
+
+
+def _pragma(db: sqlite3.Connection, name: str) -> int:
+    return int(db.execute(f"PRAGMA {name}").fetchone()[0])
+
+
+def _delete(db: sqlite3.Connection, before: float | None) -> int:
+    """The oldest requests, of those that began before a time in epoch seconds if one is given."""
+    db.execute("BEGIN IMMEDIATE")
+    found = db.execute(
+        "SELECT number FROM requests WHERE ?1 IS NULL OR began < ?1 ORDER BY began LIMIT ?2",
+        (before, STEP),
+    ).fetchall()
+    for table, key in (("attempts", "request"), ("records", "request"), ("requests", "number")):
+        db.executemany(f"DELETE FROM {table} WHERE {key} = ?", found)  # noqa: S608
+    db.execute("COMMIT")
+    return len(found)
+
+
+def _give_back(db: sqlite3.Connection) -> int:
+    free = _pragma(db, "freelist_count")
+    if free:
+        db.execute(f"PRAGMA incremental_vacuum({STEP})").fetchall()
+    return free
+
+
+def _forget_combos(db: sqlite3.Connection) -> None:
+    db.execute("DELETE FROM combos WHERE last < (SELECT COALESCE(MIN(began), 9e999) FROM requests)")
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def _explain(error: Exception) -> str:
+    """What is wrong, and what a person can do."""
+    if isinstance(error, NewerVersion):
+        return str(error)
+    match _code(error):
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "another process holds it locked; end what has it open"
+        case sqlite3.SQLITE_FULL:
+            return "the disk is full; make room"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN | sqlite3.SQLITE_PERM:
+            return f"its file or folder may not be written ({error}); mend their permissions"
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}; mend its folder, or name another"
+    return f"{error}; look at its disk"

@@ -1,0 +1,345 @@
+"""The ledger as it is read, by any process and while it is written.
+
+Every call opens the file, read-only, and closes it again: nothing that reads holds up what writes,
+and a file that was set aside is not read on.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from krouter.ledger_schema import MIGRATIONS, version_of
+from krouter.problems import did_you_mean
+from krouter.records import VERSION, RecordError, decode
+from krouter.route import REASONS, End, Route
+
+By = Literal["model", "combo", "account", "day"]
+
+BUSY_SECONDS = 5.0
+SHORTEST_PREFIX = 4
+MOST_NAMED = 5
+
+
+class LedgerError(Exception):
+    """The ledger cannot be read, or has not what was asked for; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which requests are meant: those that pass all that is given.
+
+    `combo` is an exact name. `model` is a pattern with `*`, `?` and `[…]`, over the entry that
+    served and those that were tried. `status` is `ok`, `failed`, an HTTP status that the caller or
+    an attempt got, or a reason of `REASONS`. They began at `since` or later and before `until`,
+    in epoch seconds.
+    """
+
+    combo: str | None = None
+    model: str | None = None
+    status: str | None = None
+    since: float | None = None
+    until: float | None = None
+
+
+ALL = Filter()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One request. Times are epoch seconds, tokens and cost sums over all its attempts, cost in
+    `PER_DOLLAR` parts of a US dollar. `unpriced` attempts are not in the cost; `wasted` are those
+    the caller never saw."""
+
+    number: int
+    """In the order in which they were written."""
+    id: str
+    began: float
+    ended: float | None
+    dialect: str
+    asked: str
+    combo: str
+    stream: bool
+    outcome: str
+    status: int | None
+    served: str
+    provider: str
+    model: str
+    account: str
+    attempts: int
+    input: int
+    output: int
+    cached: int
+    cache_write: int
+    cost: int
+    unpriced: int
+    wasted: int
+    wasted_input: int
+    wasted_output: int
+    wasted_cost: int
+
+
+@dataclass(frozen=True, slots=True)
+class UsageRow:
+    """The sums over the attempts of one `key`; as in `Row`. `requests` had at least one of them,
+    so that those of several keys may count one request each."""
+
+    key: str
+    requests: int
+    attempts: int
+    input: int
+    output: int
+    cached: int
+    cache_write: int
+    cost: int
+    unpriced: int
+    wasted: int
+    wasted_input: int
+    wasted_output: int
+    wasted_cost: int
+
+
+class LedgerReader:
+    """Raises LedgerError, when it is made and from every call, where the file cannot be read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._open():
+            pass
+
+    def route(self, id: str) -> Route:
+        """The record of the request of this id, or of the only one that begins with it (four
+        characters at least). Raises LedgerError for none and for several, which it names."""
+        with self._open() as db:
+            number, whole = self._find(db, id)
+            row = db.execute("SELECT form, record FROM records WHERE request = ?", (number,))
+            form, record = row.fetchone()
+            if form > VERSION:
+                raise LedgerError(f"The record {whole} is of a newer krouter. Upgrade krouter.")
+            try:
+                return decode(record, lambda digest: _combo_text(db, digest))
+            except RecordError as error:
+                raise LedgerError(f"The record {whole}: {error}") from None
+
+    def requests(self, filter: Filter = ALL, limit: int = 20) -> list[Row]:
+        """The newest, oldest first. The `number` of the last is a cursor for `after`."""
+        where, values = _where(filter)
+        query = f"SELECT {_ROW} FROM requests r WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
+        with self._open() as db:
+            found = db.execute(query, (*values, limit)).fetchall()
+        return [_row(each) for each in reversed(found)]
+
+    def after(self, cursor: int, filter: Filter = ALL) -> tuple[list[Row], int]:
+        """Those written since, and the cursor to go on from. A ledger that has begun anew since
+        is read from its start."""
+        where, values = _where(filter)
+        query = (
+            f"SELECT {_ROW} FROM requests r WHERE {where} AND number > ? AND number <= ?"  # noqa: S608
+            " ORDER BY number"
+        )
+        with self._open() as db:
+            last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+            newest = last[0] if last else 0
+            start = cursor if cursor <= newest else 0
+            found = db.execute(query, (*values, start, newest)).fetchall()
+        return [_row(each) for each in found], newest
+
+    def usage(self, by: By, filter: Filter = ALL) -> list[UsageRow]:
+        """What the filter's requests used: the dearest first, days (local ones) in their order.
+
+        By model is by `provider/model`, by account by `provider/account`, of each attempt.
+        """
+        rows = self._usage(_KEYS[by], filter)
+        if by == "day":
+            return sorted(rows, key=lambda row: row.key)
+        return sorted(rows, key=lambda row: (-row.cost, -row.input - row.output, row.key))
+
+    def total(self, filter: Filter = ALL) -> UsageRow:
+        """The sum over all, under the key `total`."""
+        rows = self._usage(_Key("'total'"), filter)
+        return rows[0] if rows else UsageRow("total", *[0] * 12)
+
+    def _usage(self, key: _Key, filter: Filter) -> list[UsageRow]:
+        where, values = _where(filter)
+        join = "JOIN" if key.of_attempts else "LEFT JOIN"
+        query = (
+            f"SELECT {key.sql}, COUNT(DISTINCT r.number), COUNT(a.step), {_SUMS}"  # noqa: S608
+            f" FROM requests r {join} attempts a ON a.request = r.number"
+            f" WHERE {where} GROUP BY 1"
+        )
+        with self._open() as db:
+            return [_usage_row(each) for each in db.execute(query, values)]
+
+    def _find(self, db: sqlite3.Connection, id: str) -> tuple[int, str]:
+        found = db.execute("SELECT number, id FROM requests WHERE id = ?", (id,)).fetchall()
+        if not found and len(id) >= SHORTEST_PREFIX:
+            found = db.execute(
+                "SELECT number, id FROM requests WHERE id >= ?1 AND substr(id, 1, ?2) = ?1"
+                " AND id < ?1 || char(1114111) ORDER BY id LIMIT ?3",
+                (id, len(id), MOST_NAMED + 1),
+            ).fetchall()
+        if not found:
+            raise LedgerError(f"No request {id!r} is in {self.path}.")
+        if len(found) > 1:
+            names = ", ".join(name for _, name in found[:MOST_NAMED])
+            more = ", …" if len(found) > MOST_NAMED else ""
+            raise LedgerError(f"Several requests begin with {id!r}: {names}{more}.")
+        number, whole = found[0]
+        return number, whole
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        try:
+            os.stat(self.path)
+            with closing(_connect(self.path)) as db:
+                self._check(version_of(db))
+                db.execute("BEGIN")
+                yield db
+        except FileNotFoundError:
+            raise self._nothing() from None
+        except OSError as error:
+            raise LedgerError(f"{self.path} cannot be read: {error.strerror}.") from None
+        except sqlite3.Error as error:
+            raise LedgerError(f"{self.path} cannot be read: {_explain(error)}.") from error
+
+    def _check(self, version: int) -> None:
+        known = len(MIGRATIONS)
+        if version > known:
+            raise LedgerError(
+                f"{self.path} was written by a newer krouter (its version is {version}, this one"
+                f" knows up to {known}). Upgrade krouter."
+            )
+        if version == 0:
+            raise LedgerError(f"No request has been recorded yet: {self.path} is empty.")
+        if version < known:
+            raise LedgerError(
+                f"{self.path} is of an older version ({version}, not {known}). It is brought up"
+                " to date when the next request is recorded."
+            )
+
+    def _nothing(self) -> LedgerError:
+        return LedgerError(f"No request has been recorded yet: {self.path} does not exist.")
+
+
+class _Key(NamedTuple):
+    sql: str
+    of_attempts: bool = False
+
+
+def _named(column: str) -> _Key:
+    slash = f"a.provider || '/' || a.{column}"
+    return _Key(f"CASE a.provider WHEN '' THEN a.{column} ELSE {slash} END", of_attempts=True)
+
+
+_KEYS: dict[By, _Key] = {
+    "model": _named("model"),
+    "account": _named("account"),
+    "combo": _Key("r.combo"),
+    "day": _Key("date(r.began, 'unixepoch', 'localtime')"),
+}
+_ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
+_SUMMED = (
+    *("a.input", "a.output", "a.cached", "a.cache_write", "a.cost"),
+    *("a.input IS NOT NULL AND a.cost IS NULL", "a.seen = 0"),
+    *("a.input * (a.seen = 0)", "a.output * (a.seen = 0)", "a.cost * (a.seen = 0)"),
+)
+# In two halves, since SUM fails beyond 64 bits, which is some nine million dollars.
+_SUMS = ", ".join(
+    f"COALESCE(SUM(({sql}) >> 32), 0), COALESCE(SUM(({sql}) & 4294967295), 0)" for sql in _SUMMED
+)
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    row = dict(zip(Row.__dataclass_fields__, values, strict=True))
+    return Row(**row | {"stream": bool(row["stream"])})
+
+
+def _usage_row(values: tuple[Any, ...]) -> UsageRow:
+    key, requests, attempts, *halves = values
+    sums = [(high << 32) + low for high, low in zip(halves[::2], halves[1::2], strict=True)]
+    return UsageRow(key, requests, attempts, *sums)
+
+
+def _where(filter: Filter) -> tuple[str, list[Any]]:
+    """The condition on a request `r`, and the values for it. Raises LedgerError."""
+    tests: list[tuple[str, list[Any]]] = []
+    if filter.combo is not None:
+        tests.append(("r.combo = ?", [filter.combo]))
+    if filter.model is not None:
+        tests.append((f"(r.served GLOB ? OR {_tried('entry GLOB ?')})", [filter.model] * 2))
+    if filter.status is not None:
+        tests.append(_status(filter.status))
+    if filter.since is not None:
+        tests.append(("r.began >= ?", [filter.since]))
+    if filter.until is not None:
+        tests.append(("r.began < ?", [filter.until]))
+    values = [value for _, given in tests for value in given]
+    return " AND ".join(test for test, _ in tests) or "1", values
+
+
+def _status(status: str) -> tuple[str, list[Any]]:
+    if status == "ok":
+        return "r.outcome = ?", [str(End.ANSWERED)]
+    if status == "failed":
+        return "r.outcome <> ?", [str(End.ANSWERED)]
+    if status.isascii() and status.isdigit() and len(status) <= 3:
+        return f"(r.status = ? OR {_tried('status = ?')})", [int(status)] * 2
+    if status in REASONS:
+        return "instr(r.reasons, ?) > 0", [f"|{status}|"]
+    known = ("ok", "failed", *sorted(REASONS))
+    hint = did_you_mean(status, known) or f"Known: {', '.join(known)}, or a number."
+    raise LedgerError(f"No request has the status {status!r}. {hint}")
+
+
+def _tried(test: str) -> str:
+    return f"EXISTS (SELECT 1 FROM attempts WHERE request = r.number AND {test})"  # noqa: S608
+
+
+def _combo_text(db: sqlite3.Connection, digest: str) -> bytes | None:
+    found = db.execute("SELECT text FROM combos WHERE digest = ?", (digest,)).fetchone()
+    return found[0] if found else None
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Read-only. Where the folder may not be written and nobody writes the ledger, its index file
+    cannot be made, nor is it needed: the file is whole and does not change."""
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        return _probed(uri)
+    except sqlite3.OperationalError as error:
+        refused = error.sqlite_errorcode & 0xFF in (
+            sqlite3.SQLITE_CANTOPEN,
+            sqlite3.SQLITE_READONLY,
+        )
+        if not refused or _has_log(path):
+            raise
+    return _probed(f"{uri}&immutable=1")
+
+
+def _probed(uri: str) -> sqlite3.Connection:
+    db = sqlite3.connect(uri, BUSY_SECONDS, isolation_level=None, uri=True)
+    try:
+        version_of(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _has_log(path: Path) -> bool:
+    log = Path(f"{path}-wal")
+    return log.exists() and log.stat().st_size > 0
+
+
+def _explain(error: sqlite3.Error) -> str:
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return "it is corrupt. It is set aside when the next request is recorded"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return "another process holds it locked"
+    return str(error)

@@ -1,0 +1,181 @@
+"""The tables of the ledger, their versions, and what of a route goes into which.
+
+A record stands in `records` as it was kept, beside what is searched and summed. A combo stands in
+`combos` once; `last` is a time no request that names it began after, so that it can go when all
+the requests that are left began later.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from sqlite3 import Connection
+from typing import Any
+
+from krouter.records import VERSION, encode
+from krouter.route import Attempt, Route, total_usage
+
+HOUR = 3600.0
+
+Migration = tuple[str, ...]
+"""The statements that lead from one version to the next."""
+
+MIGRATIONS: tuple[Migration, ...] = (
+    (
+        """CREATE TABLE requests (
+            number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE,
+            began REAL NOT NULL, ended REAL, dialect TEXT NOT NULL, asked TEXT NOT NULL,
+            combo TEXT NOT NULL, stream INTEGER NOT NULL, outcome TEXT NOT NULL, status INTEGER,
+            reasons TEXT NOT NULL, served TEXT NOT NULL, provider TEXT NOT NULL,
+            model TEXT NOT NULL, account TEXT NOT NULL, attempts INTEGER NOT NULL,
+            input INTEGER NOT NULL, output INTEGER NOT NULL, cached INTEGER NOT NULL,
+            cache_write INTEGER NOT NULL, cost INTEGER NOT NULL, unpriced INTEGER NOT NULL,
+            wasted INTEGER NOT NULL, wasted_input INTEGER NOT NULL,
+            wasted_output INTEGER NOT NULL, wasted_cost INTEGER NOT NULL)""",
+        "CREATE INDEX requests_began ON requests (began)",
+        "CREATE INDEX requests_combo ON requests (combo, began)",
+        "CREATE INDEX requests_served ON requests (served, began)",
+        "CREATE INDEX requests_outcome ON requests (outcome, began)",
+        """CREATE TABLE attempts (
+            request INTEGER NOT NULL, step INTEGER NOT NULL, began REAL NOT NULL,
+            first_byte REAL, ended REAL, entry TEXT NOT NULL, provider TEXT NOT NULL,
+            model TEXT NOT NULL, account TEXT NOT NULL, lane TEXT NOT NULL,
+            outcome TEXT NOT NULL, error_row INTEGER, status INTEGER, lock REAL,
+            input INTEGER, output INTEGER, cached INTEGER, cache_write INTEGER, cost INTEGER,
+            seen INTEGER NOT NULL, dropped INTEGER NOT NULL,
+            PRIMARY KEY (request, step)) WITHOUT ROWID""",
+        "CREATE TABLE records (request INTEGER PRIMARY KEY, form INTEGER NOT NULL, record BLOB)",
+        """CREATE TABLE combos (
+            digest TEXT PRIMARY KEY, last REAL NOT NULL, text BLOB NOT NULL) WITHOUT ROWID""",
+    ),
+)
+
+
+class NewerVersion(Exception):
+    """A ledger that a newer krouter has written; the text says so."""
+
+    def __init__(self, found: int, known: int) -> None:
+        super().__init__(
+            f"it was written by a newer krouter (its version is {found}, this one knows up to"
+            f" {known}); upgrade krouter, or move the file away"
+        )
+
+
+def version_of(db: Connection) -> int:
+    return int(db.execute("PRAGMA user_version").fetchone()[0])
+
+
+def migrate(db: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
+    """Leads the tables to the newest version, all steps or none. `db` opens no transactions by
+    itself. Raises NewerVersion, and sqlite3.Error."""
+    if version_of(db) == len(steps):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        found = version_of(db)
+        if found > len(steps):
+            raise NewerVersion(found, len(steps))
+        for step in steps[found:]:
+            for statement in step:
+                db.execute(statement)
+        db.execute(f"PRAGMA user_version = {len(steps)}")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+REQUEST = (
+    "id began ended dialect asked combo stream outcome status reasons served provider model"
+    " account attempts input output cached cache_write cost unpriced wasted wasted_input"
+    " wasted_output wasted_cost"
+).split()
+ATTEMPT = (
+    "step began first_byte ended entry provider model account lane outcome error_row status lock"
+    " input output cached cache_write cost seen dropped"
+).split()
+
+
+def _insert(table: str, columns: Sequence[str], verb: str = "INSERT") -> str:
+    places = ", ".join("?" * len(columns))
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})"
+
+
+INSERT_REQUEST = _insert("requests", REQUEST, "INSERT OR IGNORE")
+INSERT_ATTEMPT = _insert("attempts", ("request", *ATTEMPT))
+INSERT_RECORD = _insert("records", ("request", "form", "record"))
+INSERT_COMBO = (
+    "INSERT INTO combos (digest, last, text) VALUES (?, ?, ?)"
+    " ON CONFLICT (digest) DO UPDATE SET last = excluded.last WHERE excluded.last > last"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A route as its rows, the number of the request left out, which the ledger gives."""
+
+    request: tuple[Any, ...]
+    attempts: list[tuple[Any, ...]]
+    record: bytes
+    combos: list[tuple[str, float, bytes]]
+
+
+def rows_of(route: Route) -> Rows:
+    """Raises what msgspec raises where a route cannot be encoded."""
+    record, combos = encode(route)
+    last = math.ceil(route.began / HOUR) * HOUR
+    return Rows(
+        _request(route),
+        [_attempt(number, each) for number, each in enumerate(route.attempts, 1)],
+        record,
+        [(digest, last, text) for digest, text in combos.items()],
+    )
+
+
+def insert(db: Connection, rows: Rows) -> None:
+    """Into every table, or into none where the request is there already. Raises sqlite3.Error."""
+    done = db.execute(INSERT_REQUEST, rows.request)
+    if done.rowcount < 1:
+        return
+    number = done.lastrowid
+    db.execute(INSERT_RECORD, (number, VERSION, rows.record))
+    for attempt in rows.attempts:
+        db.execute(INSERT_ATTEMPT, (number, *attempt))
+    for combo in rows.combos:
+        db.execute(INSERT_COMBO, combo)
+
+
+def _request(route: Route) -> tuple[Any, ...]:
+    attempts = route.attempts
+    served = next((each for each in reversed(attempts) if each.seen), None)
+    wasted = [each for each in attempts if not each.seen]
+    usage, lost = total_usage(attempts), total_usage(wasted)
+    return (
+        *(route.id, route.began, route.ended, route.dialect, route.asked, route.combo),
+        *(route.stream, str(route.outcome), route.status, _reasons(route), route.served),
+        *((served.provider, served.model, served.account) if served else ("", "", "")),
+        *(len(attempts), usage.input, usage.output, usage.cached, usage.cache_write),
+        *(_cost(attempts), len(route.unpriced)),
+        *(len(wasted), lost.input, lost.output, _cost(wasted)),
+    )
+
+
+def _attempt(number: int, each: Attempt) -> tuple[Any, ...]:
+    usage = each.usage
+    tokens = (usage.input, usage.output, usage.cached, usage.cache_write) if usage else (None,) * 4
+    return (
+        *(number, each.began, each.first_byte, each.ended, each.entry, each.provider, each.model),
+        *(each.account, each.lane, str(each.outcome), each.row, each.status, each.lock),
+        *(*tokens, each.cost, each.seen, len(each.dropped)),
+    )
+
+
+def _cost(attempts: Sequence[Attempt]) -> int:
+    return sum(each.cost or 0 for each in attempts)
+
+
+def _reasons(route: Route) -> str:
+    """Every reason of its steps and its own outcome, each between bars."""
+    steps = (step.outcome if isinstance(step, Attempt) else step.reason for step in route.steps)
+    return f"|{'|'.join(dict.fromkeys(map(str, (route.outcome, *steps))))}|"
