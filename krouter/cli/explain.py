@@ -65,6 +65,7 @@ _ARTICLE = {"image": "an image", "pdf": "a PDF", "video": "a video"}
 @click.pass_context
 def explain(
     ctx: click.Context,
+    /,
     name: str | None,
     route: str | None,
     request: Path | None,

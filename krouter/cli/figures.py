@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 
 from krouter.costs import dollars
 from krouter.dialects.base import Usage
 
 UNKNOWN = "unknown"
+
+
+NOTHING_TOLD = "-"
 
 
 def money(parts: int, unpriced: int) -> str:
@@ -18,9 +22,31 @@ def money(parts: int, unpriced: int) -> str:
     return f"${_amount(dollars(parts))}{more}"
 
 
-def known_dollars(parts: int, unpriced: int) -> float | None:
-    """The same as a number; None where nothing of it is known."""
-    return None if unpriced and not parts else dollars(parts)
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """What attempts together cost, `used` being their tokens. An answer costs something though its
+    provider told no tokens; a failure that told none need not."""
+
+    parts: int
+    unpriced: int
+    used: int
+    answered: bool
+
+    def __str__(self) -> str:
+        if self._is_told:
+            return money(self.parts, self.unpriced)
+        return UNKNOWN if self.answered else NOTHING_TOLD
+
+    @property
+    def dollars(self) -> float | None:
+        """None where nothing of it is known."""
+        known = self.parts or not self.unpriced
+        told = self._is_told or not self.answered
+        return dollars(self.parts) if known and told else None
+
+    @property
+    def _is_told(self) -> bool:
+        return bool(self.parts or self.unpriced or self.used)
 
 
 def _amount(value: float) -> str:

@@ -9,14 +9,16 @@ from typing import Any
 import click
 
 from krouter.cli.common import Command, find_paths, json_option, place_options
-from krouter.cli.figures import known_dollars, money, span, timestamp
+from krouter.cli.figures import Bill, span, timestamp
 from krouter.cli.following import quiet_end, somebody_reads
 from krouter.cli.output import inert, print_json_line
-from krouter.cli.recorded import Status, filter_options, reading
+from krouter.cli.recorded import filter_options, reading, status_option
 from krouter.ledger_reader import Filter, LedgerError, LedgerReader, Row
 from krouter.paths import Paths
 
 COLUMNS = ("time", "id", "asked", "served by", "outcome", "tries", "in", "out", "cost", "took")
+NEWEST = 20
+EVERY = -1
 _WIDTHS = (19, 16, 12, 22, 14, 5, 7, 6, 10, 7)
 """At least so wide, so that lines still to come stand under those that are there."""
 
@@ -29,24 +31,16 @@ Show = Callable[[Row], None]
     "-n",
     "number",
     type=click.IntRange(min=0),
-    default=20,
-    show_default=True,
     metavar="N",
-    help="How many of the newest.",
+    help=f"How many of the newest. Default: {NEWEST}, or with --since all.",
 )
-@click.option(
-    "--status",
-    type=Status(),
-    metavar="STATUS",
-    help="Only these: ok, failed, an HTTP status that the caller or an attempt got (529), or how"
-    " a step ended ('rate limited').",
-)
+@status_option
 @filter_options(until=False)
 @place_options
 @json_option
 def log(
     follow: bool,
-    number: int,
+    number: int | None,
     status: str | None,
     combo: str | None,
     model: str | None,
@@ -73,6 +67,8 @@ def log(
     """
     paths = find_paths(home, config, combos)
     wanted = Filter(combo=combo, model=model, status=status, since=since)
+    if number is None:
+        number = NEWEST if since is None else EVERY
     show: Show = _print_json if as_json else Lines()
     with quiet_end():
         if follow:
@@ -155,7 +151,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(row.attempts),
         f"{row.input:,}",
         f"{row.output:,}",
-        money(row.cost, row.unpriced),
+        str(_bill(row)),
         "-" if row.ended is None else span(row.ended - row.began),
     )
 
@@ -166,7 +162,10 @@ def _print_json(row: Row) -> None:
 
 def row_json(row: Row) -> dict[str, Any]:
     """The row with its money in dollars, null where none of it is known."""
-    return asdict(row) | {
-        "cost": known_dollars(row.cost, row.unpriced),
-        "wasted_cost": known_dollars(row.wasted_cost, row.unpriced),
-    }
+    wasted = row.wasted_input + row.wasted_output
+    lost = Bill(row.wasted_cost, row.unpriced if wasted else 0, wasted, False)
+    return asdict(row) | {"cost": _bill(row).dollars, "wasted_cost": lost.dollars}
+
+
+def _bill(row: Row) -> Bill:
+    return Bill(row.cost, row.unpriced, row.input + row.output, bool(row.served))

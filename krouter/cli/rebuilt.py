@@ -129,8 +129,8 @@ class Rebuilt:
     def _accounts(
         self, model: str, attempts: list[Attempt], skips: list[Skipped]
     ) -> list[dict[str, Any]]:
-        faults = {step.account: _fault(step) for step in skips if step.account}
-        faults |= {step.account: None for step in attempts}
+        faults: dict[str, str | None] = {s.account: _fault(s) for s in skips if s.account}
+        faults |= dict.fromkeys(step.account for step in attempts)
         places = {place.account: place for place in self.rankings.get(model, [])}
         return [
             {

@@ -15,7 +15,7 @@ from krouter.cli.common import NotThere, Unusable
 from krouter.ledger_reader import LedgerError, LedgerReader
 from krouter.paths import Paths
 from krouter.problems import Problem, did_you_mean
-from krouter.route import REASONS
+from krouter.route import REASONS, Route
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,37 +25,40 @@ _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 
 
-class Moment(click.ParamType):
-    """A time in the past: how long ago, or when. One without a zone is this machine's."""
-
-    name = "time"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> float:
-        text = str(value).strip()
-        try:
-            if _SPAN.fullmatch(text):
-                return time.time() - sum(
-                    float(n) * _SECONDS[unit] for n, unit in _PART.findall(text)
-                )
-            return datetime.fromisoformat(text).timestamp()
-        except (ValueError, OverflowError, OSError):
-            self.fail(f"{text!r} is no time: write 30m, 2h, 7d, 2026-11-30 or 2026-11-30T09:15.")
+def _moment(ctx: click.Context, param: click.Parameter, given: str | None) -> float | None:
+    """A time: how long ago, or when. One without a zone is this machine's."""
+    if given is None:
+        return None
+    text = given.strip()
+    try:
+        if _SPAN.fullmatch(text):
+            return time.time() - sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        message = f"{given!r} is no time: write 30m, 2h, 7d, 2026-11-30 or 2026-11-30T09:15."
+        raise click.BadParameter(message) from None
 
 
-class Status(click.ParamType):
-    """`ok`, `failed`, an HTTP status, or how a request ended."""
+def _status(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    """`ok`, `failed`, an HTTP status, or how a step ended."""
+    if given is None:
+        return None
+    text = given.strip().lower()
+    is_code = len(text) == 3 and text.isascii() and text.isdigit()
+    if is_code or text in STATUSES or text in REASONS:
+        return text
+    hint = did_you_mean(text, (*STATUSES, *sorted(REASONS)))
+    message = f"{given!r} is none: write ok, failed, 529 or 'rate limited'. {hint}"
+    raise click.BadParameter(message.strip())
 
-    name = "status"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        text = str(value).strip().lower()
-        code = text.isascii() and text.isdigit() and 100 <= int(text) <= 599
-        if code or text in STATUSES or text in REASONS:
-            return text
-        hint = did_you_mean(text, (*STATUSES, *sorted(REASONS)))
-        self.fail(f"{value!r} is none: write ok, failed, 529 or 'rate limited'. {hint}".strip())
+status_option = click.option(
+    "--status",
+    callback=_status,
+    metavar="STATUS",
+    help="Only these: ok, failed, an HTTP status that the caller or an attempt got (529), or how"
+    " a step ended ('rate limited').",
+)
 
 
 def filter_options(*, until: bool) -> Callable[[F], F]:
@@ -67,14 +70,14 @@ def filter_options(*, until: bool) -> Callable[[F], F]:
         ),
         click.option(
             "--since",
-            type=Moment(),
+            callback=_moment,
             metavar="TIME",
             help="Only from then on: 30m, 2h, 7d ago, or a date and time such as 2026-11-30T09:15.",
         ),
     ]
     if until:
         options.append(
-            click.option("--until", type=Moment(), metavar="TIME", help="Only before then.")
+            click.option("--until", callback=_moment, metavar="TIME", help="Only before then.")
         )
 
     def add(command: F) -> F:

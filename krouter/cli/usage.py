@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 
 from krouter.cli.common import Command, find_paths, json_option, place_options
-from krouter.cli.figures import UNKNOWN, count, known_dollars, money
+from krouter.cli.figures import NOTHING_TOLD, UNKNOWN, Bill, count
 from krouter.cli.output import inert, print_json, print_table
 from krouter.cli.recorded import filter_options, reading
 from krouter.ledger_reader import By, Filter, UsageRow
@@ -89,9 +89,19 @@ def usage(
 
 def _json(row: UsageRow) -> dict[str, Any]:
     return asdict(row) | {
-        "cost": known_dollars(row.cost, row.unpriced),
-        "wasted_cost": known_dollars(row.wasted_cost, row.wasted_unpriced),
+        "cost": _bill(row).dollars,
+        "wasted_cost": _lost(row).dollars,
     }
+
+
+def _bill(row: UsageRow) -> Bill:
+    return Bill(row.cost, row.unpriced, row.input + row.output, row.attempts > row.wasted)
+
+
+def _lost(row: UsageRow) -> Bill:
+    """Of the attempts that the caller never saw."""
+    used = row.wasted_input + row.wasted_output
+    return Bill(row.wasted_cost, row.wasted_unpriced, used, False)
 
 
 def _csv(by: By, rows: list[UsageRow]) -> str:
@@ -128,7 +138,7 @@ def _cells(row: UsageRow) -> tuple[str, ...]:
         f"{row.input:,}",
         f"{row.cached:,}",
         f"{row.output:,}",
-        money(row.cost, row.unpriced),
+        str(_bill(row)),
         f"{row.wasted:,}",
     )
 
@@ -136,9 +146,8 @@ def _cells(row: UsageRow) -> tuple[str, ...]:
 def _waste(total: UsageRow) -> str:
     if not total.wasted:
         return "Waste: none; the caller saw every attempt."
-    cost = money(total.wasted_cost, total.wasted_unpriced)
+    seen = f"Waste: {count(total.wasted, 'attempt')} that the caller never saw"
+    if (cost := str(_lost(total))) == NOTHING_TOLD:
+        return f"{seen}; none told any tokens."
     spent = f"cost {cost}" if cost == UNKNOWN else cost
-    return (
-        f"Waste: {count(total.wasted, 'attempt')} that the caller never saw,"
-        f" {total.wasted_input:,} in, {total.wasted_output:,} out; {spent}."
-    )
+    return f"{seen}, {total.wasted_input:,} in, {total.wasted_output:,} out; {spent}."
