@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from time import time as now
 from typing import Any, TypeVar
 
 import click
@@ -32,7 +32,7 @@ def _moment(ctx: click.Context, param: click.Parameter, given: str | None) -> fl
     text = given.strip()
     try:
         if _SPAN.fullmatch(text):
-            return time.time() - sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
+            return now() - sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError, OSError):
         message = f"{given!r} is no time: write 30m, 2h, 7d, 2026-11-30 or 2026-11-30T09:15."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from krouter.catalog import Known
@@ -24,16 +25,20 @@ DAILY = {GLM: TEXT_ONLY, DS: TEXT_ONLY, CC: SEES}
 DOLLAR = 10**12
 
 
-def begun(number: int, asked: str, seen: dict[str, Standing], **fields: Any) -> Route:
+Seen = Mapping[str, Standing] | Sequence[tuple[str, Standing]]
+
+
+def begun(number: int, asked: str, seen: Seen, **fields: Any) -> Route:
     """A route with its order; what is needed, and the turn of a rotation, are among `fields`."""
+    listed = list(seen.items() if isinstance(seen, Mapping) else seen)
     snapshot = Snapshot(
         Combo(
             name=fields.pop("combo", asked),
-            models=tuple(Entry(model=model) for model in seen),
+            models=tuple(Entry(model=model) for model, _ in listed),
             strategy=fields.pop("strategy", "fallback"),
         ),
         RoutingSettings(),
-        tuple(seen.values()),
+        tuple(standing for _, standing in listed),
         needs=fields.get("needs", frozenset()),
         turn=fields.pop("turn", 0),
     )
