@@ -51,14 +51,9 @@ class Bill:
 
 def _amount(value: float) -> str:
     """Four decimals, or as many as two digits of a very small sum need."""
-    if 0 < value < 0.001:
-        return f"{value:.12f}"[: 2 + _zeros(value) + 2].rstrip("0")
-    return f"{value:,.4f}"
-
-
-def _zeros(value: float) -> int:
-    decimals = f"{value:.12f}"[2:]
-    return len(decimals) - len(decimals.lstrip("0"))
+    decimals = f"{value:.12f}".partition(".")[2]
+    zeros = len(decimals) - len(decimals.lstrip("0"))
+    return f"{value:.{zeros + 2}f}" if 0 < value < 0.001 else f"{value:,.4f}"
 
 
 def tokens(usage: Usage) -> str:
