@@ -357,6 +357,8 @@ class Trial:
         self.note.detail = self._detail(evidence)
         if lock and not self.callers_own:
             self.note.lock = self.board.fail(self.ticket, verdict)
+            if self.note.lock and verdict.lock:
+                self.note.locked = verdict.lock.scope.replace("+", " and ")
             self.pool.health.fail(self.ticket.provider, self.ticket.account, verdict.failure)
         return Failed(verdict, secret=self.target.secret)
 

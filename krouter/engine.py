@@ -261,7 +261,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.gather(*self._endings, return_exceptions=True)
-        await self.house.router.world.wire.close()
+        await self.house.close()
 
 
 async def aside(work: Callable[[], T]) -> T:

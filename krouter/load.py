@@ -19,13 +19,14 @@ from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
 from krouter.keys import KeyRing
+from krouter.ledger import Ledger
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
 from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
-from krouter.route import Log
+from krouter.route import Log, Route
 from krouter.router import Router, entries
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
@@ -36,6 +37,8 @@ _log = logging.getLogger("krouter")
 
 WATCH_SECONDS = 0.5
 """How often the files are looked at for changes."""
+CLOSE_SECONDS = 5.0
+"""How long the ledger may take to write what it still holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,8 @@ def quiet(tag: str, line: str) -> None:
 class House:
     """Everything a running krouter holds, and how it follows its files.
 
-    `settings` and `store` take the place of the settings file and of the combo folders.
+    `settings` and `store` take the place of the settings file and of the combo folders. Without
+    `ledger` no request is kept, whatever the settings say.
     """
 
     def __init__(
@@ -100,10 +104,12 @@ class House:
         required: bool = False,
         settings: Settings | None = None,
         store: Combos | None = None,
+        ledger: bool = True,
     ) -> None:
         self.paths = paths
         self._env = env
         self._log = log
+        self._now = now
         self._required = required
         self._settings = settings
         self._stamp = _stamp(paths.config)
@@ -116,9 +122,32 @@ class House:
         reporters = load_reporters()
         self.pool = Pool.empty(now, reporters)
         self.router = Router(self._world(Board(now), wire))
+        self.ledger = self._open_ledger() if ledger else None
         self.poller = Poller(lambda: self.router.world, self.pool, reporters)
         for problem in self.store.problems:
             log("CONFIG", str(problem))
+
+    def _open_ledger(self) -> Ledger:
+        kept = self._config.settings.ledger
+        ledger = Ledger(
+            self.paths.ledger,
+            days=kept.days,
+            megabytes=kept.megabytes,
+            warn=lambda text: self._log("LEDGER", text),
+            now=self._now,
+        )
+        self.router.books.append(self._keep)
+        return ledger
+
+    def _keep(self, route: Route) -> None:
+        if self.ledger is not None and self.router.world.settings.ledger.enabled:
+            self.ledger.put(route)
+
+    async def close(self) -> None:
+        """Ends every connection, and writes what the ledger still has to."""
+        await self.router.world.wire.close()
+        if self.ledger is not None:
+            self.ledger.close(CLOSE_SECONDS)
 
     def _world(self, board: Board, wire: Wire) -> World:
         config = self._config
@@ -142,7 +171,8 @@ class House:
         """What is wrong with the files as they are now."""
         found = [*self._config_problems, *self.store.problems]
         texts = [str(problem) for problem in found if problem.level == "error"]
-        return texts + ([self.keys.problem] if self.keys.problem else [])
+        others = (self.keys.problem, self.ledger.state.problem if self.ledger else "")
+        return [*texts, *filter(None, others)]
 
     def refresh(self) -> bool:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
@@ -175,6 +205,8 @@ class House:
             )
         )
         _restart_rotations(world, self.router.world)
+        if self.ledger is not None:
+            self.ledger.configure(config.settings.ledger.days, config.settings.ledger.megabytes)
 
     def recollect(self) -> bool:
         """Takes in accounts that the environment has gained or lost; whether anything changed."""

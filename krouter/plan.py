@@ -7,9 +7,11 @@ this order, each step with its reason. The same input gives the same plan.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
+
+from msgspec import Struct
 
 from krouter.catalog import Known
 from krouter.combos import Combo, Entry, Medium
@@ -27,15 +29,14 @@ class NotBuilt(Exception):
 NOTHING_KNOWN: Mapping[Medium, Known] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What is known of an entry when the order is decided.
 
     `left` is the part of its quota that is left, 0 to 1, None where its provider reports none for
     exactly this model; `spent` says that there is next to nothing left until its reset.
     """
 
-    reads: Mapping[Medium, Known] = field(default_factory=lambda: NOTHING_KNOWN)
+    reads: Mapping[Medium, Known] = NOTHING_KNOWN
     left: float | None = None
     spent: bool = False
 
@@ -54,8 +55,7 @@ class Standing:
         return self.reads.get("image") is Known.NO
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """All that the order of one request follows from, as it was when the request came.
 
     `seen` is what is known of each entry, as listed; `turn` the number of requests the rotation
@@ -79,16 +79,14 @@ class Snapshot:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(Struct, frozen=True):
     """An entry at its place, and why it stands there."""
 
     entry: Entry
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Struct, frozen=True):
     """The order in which a combo's entries are tried. `switches` are log lines of the steps that
     changed which entry goes first."""
 

@@ -85,7 +85,7 @@ class Registry:
     settings: Mapping[str, ProviderSettings]
     canonical: Mapping[str, str]
     _split: dict[str, tuple[Provider | None, str]] = field(
-        default_factory=dict, compare=False, repr=False
+        default_factory=dict, init=False, compare=False, repr=False
     )
 
     def split(self, name: str) -> tuple[Provider | None, str]:

@@ -22,6 +22,7 @@ SPENT = 0.02
 """With this share left or less, a request is likelier to fail than not."""
 POLLED_SECONDS = 300.0
 REPORTED_SECONDS = 3600.0
+TARGETS_KEPT = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +93,7 @@ class QuotaBook:
         self._now = now
         self._readers = {name: each.read_headers for each in reporters for name in each.heard}
         self._items = items
-        self.has_figures = False
-        """Whether anybody has told a figure yet."""
+        self._told: set[tuple[str, str]] = set()
         self._notes: LRUCache[Pair, LRUCache[tuple[str, str, str], Note]] = LRUCache(accounts)
         self.polls: LRUCache[Pair, Poll] = LRUCache(accounts)
 
@@ -107,7 +107,8 @@ class QuotaBook:
         now = self._now()
         for item in report.items:
             known[_key(item)] = Note(provider, account, item, source, now)
-        self.has_figures = self.has_figures or bool(report.figures)
+        if len(self._told) < TARGETS_KEPT:
+            self._told.update((provider, figure.model) for figure in report.figures)
 
     def heard(self, provider: str, account: str, model: str, headers: Headers) -> None:
         """The headers of a reply, of whatever status. Costs nothing where they tell nothing."""
@@ -123,9 +124,18 @@ class QuotaBook:
         kept = list(self._notes.values())
         return [note for known in kept for note in known.values() if now < note.ends]
 
+    @property
+    def has_figures(self) -> bool:
+        """Whether anybody has told a figure yet."""
+        return bool(self._told)
+
+    def may_tell(self, provider: str, model: str) -> bool:
+        """False where surely no account has a figure of `model`; cheaper than to look."""
+        return (provider, model) in self._told or len(self._told) >= TARGETS_KEPT
+
     def figure(self, provider: str, account: str, model: str) -> Figure | None:
         """What is left of exactly `model` for one account, None if nobody has told."""
-        known = self._notes.get((provider, account)) if self.has_figures else None
+        known = self._notes.get((provider, account))
         note = known.get(("figure", model, "")) if known else None
         if note is None or self._now() >= note.ends:
             return None

@@ -86,7 +86,7 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
     detail: str = ""
     lock: float | None = None
     locked: str = ""
-    """What the lock holds: `account`, `model`, or `account and model`."""
+    """What the lock closes: `account`, `model`, or `account and model`."""
     usage: Usage | None = None
     """None where the provider told none."""
     cost: int | None = None

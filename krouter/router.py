@@ -243,12 +243,13 @@ class Router:
         return answer
 
     def _finish(self, route: Route, outcome: str, world: World) -> None:
-        route.outcome, route.ended = outcome, world.board.now()
+        route.outcome = outcome
         for attempt in route.attempts:
             provider = world.registry.providers.get(attempt.provider)
             if provider is not None and attempt.usage is not None:
                 prices = world.catalog.facts(provider, attempt.model).prices
                 attempt.cost = cost_of(attempt.usage, prices)
+        route.ended = world.board.now()
         usage = route.usage
         world.log(
             "ROUTE",

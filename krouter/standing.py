@@ -70,7 +70,7 @@ def _figure(entry: Entry, provider: Provider, model: str, world: World) -> Figur
     """What is left of the quota of exactly this model: the best over the accounts that the entry
     may use and that are not locked."""
     quota, board, name = world.pool.quota, world.board, provider.name
-    if not quota.has_figures:
+    if not quota.may_tell(name, model):
         return None
     told = (
         figure

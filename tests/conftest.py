@@ -43,11 +43,18 @@ def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
             text, env = provider_settings(upstream.url, **given)
             env |= more.pop("env", {})
             combos = more.pop("combos", {})
-            edges = more.pop("edges", None)
+            edges, ledger = more.pop("edges", None), more.pop("ledger", False)
             if models:
                 combos["daily"] = {"models": list(models), **more}
             return stack.enter_context(
-                Krouter(tmp_path, combos=combos, settings=text + settings, env=env, edges=edges)
+                Krouter(
+                    tmp_path,
+                    combos=combos,
+                    settings=text + settings,
+                    env=env,
+                    edges=edges,
+                    ledger=ledger,
+                )
             )
 
         yield begin

@@ -62,7 +62,9 @@ class Krouter:
         clock: Clock | None = None,
         host: str = "127.0.0.1",
         edges: Mapping[str, Any] | None = None,
+        ledger: bool = False,
     ) -> None:
+        self._ledger = ledger
         self._edges = dict(edges or {})
         self.home = home
         self.clock = clock or Clock()
@@ -80,7 +82,13 @@ class Krouter:
     def __enter__(self) -> Krouter:
         paths = resolve_paths(home=self.home, env=self._env, cwd=self.home)
         self.served: Served = open_server(
-            paths, self._env, host=self._host, port=0, log=self._log, now=self.clock
+            paths,
+            self._env,
+            host=self._host,
+            port=0,
+            log=self._log,
+            now=self.clock,
+            ledger=self._ledger,
         )
         self.router.world = replace(self.router.world, **self._edges)
         self.url = self.served.url

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from krouter.accounts import Account, collect_accounts, ranked
+from krouter.accounts import Account, collect_accounts
 from krouter.problems import ConfigError
 from krouter.providers import Provider, build_registry
 from krouter.settings import Settings
@@ -133,12 +133,6 @@ def test_accounts_that_cannot_be_used(accounts: list[dict[str, str]], says: str)
     with pytest.raises(ConfigError) as caught:
         collect({"account": accounts})
     assert says in str(caught.value)
-
-
-def test_ranked_is_by_priority_and_then_by_order() -> None:
-    numbers = {"a": 2, "b": 1, "c": 2, "d": 1}
-    given = [Account("p", name, priority=number) for name, number in numbers.items()]
-    assert [account.name for account in ranked(given)] == ["b", "d", "a", "c"]
 
 
 def test_an_account_has_an_id() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,10 @@ import httpx
 import pytest
 
 from krouter.keys import add_key
+from krouter.ranking import Standing, order
 from krouter.reporter import Report, Window
+from krouter.router import SEEDS
+from krouter.settings import AccountStrategy
 from tests.harness import Krouter, Start, calls, provider_settings
 from tests.upstream import Upstream
 
@@ -97,23 +99,20 @@ def test_a_provider_has_a_strategy_of_its_own(start: Start, upstream: Upstream) 
     assert used(upstream) == "aaaaba"
 
 
-@pytest.mark.parametrize(
-    ("strategy", "chances", "account"),
-    [("random", [0.99, 0.0, 0.0], "c"), ("random", [0.4, 0.0, 0.0], "b"),
-     ("p2c", [0.99, 0.5], "b"), ("p2c", [0.0, 0.99], "a")],
-)  # fmt: skip
-def test_what_is_drawn(
-    start: Start, upstream: Upstream, strategy: str, chances: list[float], account: str
+@pytest.mark.parametrize("strategy", ["random", "p2c"])
+@pytest.mark.parametrize("chance", [0.0, 0.3, 0.6, 0.9])
+def test_lots_follow_from_one_chance_a_request(
+    start: Start, upstream: Upstream, strategy: AccountStrategy, chance: float
 ) -> None:
-    drawn: Iterator[float] = iter(chances)
     krouter = start(
         "one/m",
         settings=routing(strategy),
         accounts={"one": "a b c"},
-        edges={"chance": lambda: next(drawn)},
+        edges={"chance": lambda: chance},
     )
     krouter.chat("daily")
-    assert used(upstream) == account
+    seed, priorities = int(chance * SEEDS), {"a": 1, "b": 2, "c": 3}
+    assert used(upstream) == order(Standing(strategy, priorities, seed=seed))[0].account
 
 
 # Conversations

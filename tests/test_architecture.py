@@ -23,7 +23,7 @@ LAYERS = (
     ("adapter", "families", "plan", "health", "quota", "sessions", "callers"),
     ("ranking", "costs"),
     ("pool", "route"),
-    ("world", "records", "arguments", "shapes"),
+    ("world", "records", "arguments", "shapes", "metrics"),
     ("answer", "attempt", "standing", "poller"),
     ("ledger", "ledger_file", "ledger_reader", "ledger_schema"),
     ("lineup",),
@@ -112,8 +112,15 @@ def named(path: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("program", "absent"),
     [
-        ("import krouter", ("litellm", "fastapi", "aiohttp", "pydantic", "rich", "click")),
-        ("import krouter.cli", ("litellm", "fastapi", "aiohttp", "pydantic", "rich")),
+        (
+            "import krouter",
+            ("litellm", "fastapi", "aiohttp", "pydantic", "rich", "click", "prometheus_client"),
+        ),
+        ("import krouter.sdk", ("fastapi", "prometheus_client")),
+        (
+            "import krouter.cli",
+            ("litellm", "fastapi", "aiohttp", "pydantic", "rich", "prometheus_client"),
+        ),
         ("import krouter.serve.run", ("litellm", "httpx", "openai", "rich")),
     ],
 )

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from krouter.board import Turns
 from krouter.catalog import Known, Medium
 from krouter.combos import Combo, Entry, parse_combo
-from krouter.plan import NotBuilt, Plan, Standing, make_plan, rotates
+from krouter.plan import NotBuilt, Plan, Snapshot, Standing, make_plan, rotates, runnable
 from krouter.settings import RoutingSettings
 
 MEDIA: tuple[Medium, ...] = ("image", "pdf", "audio", "video")
@@ -39,6 +39,20 @@ def table(**seen: Standing) -> Callable[[Entry], Standing]:
     return lambda entry: known.get(entry.model, Standing())
 
 
+def plan_of(
+    combo: Combo,
+    routing: RoutingSettings,
+    look: Callable[[Entry], Standing],
+    *,
+    needs: frozenset[Medium] = frozenset(),
+    turn: Callable[[], int] = int,
+    pool: tuple[Entry, ...] = (),
+) -> Plan:
+    seen = tuple(map(look, combo.models))
+    taken = turn() if rotates(combo, routing) else 0
+    return make_plan(Snapshot(combo, routing, seen, needs=needs, turn=taken, pool=pool))
+
+
 def order(plan: Plan) -> list[str]:
     return [step.entry.model for step in plan.steps]
 
@@ -52,14 +66,14 @@ def counter() -> Callable[[], int]:
 
 
 def test_the_list_is_the_preference() -> None:
-    plan = make_plan(combo(), OFF, table())
+    plan = plan_of(combo(), OFF, table())
     assert order(plan) == list(DAILY)
     assert [step.reason for step in plan.steps] == ["as listed"] * 3
     assert plan.switches == ()
 
 
 def test_a_screenshot_moves_the_entry_that_reads_it_first() -> None:
-    plan = make_plan(combo(), OFF, table(), needs=IMAGE)
+    plan = plan_of(combo(), OFF, table(), needs=IMAGE)
     assert order(plan) == [CC, GLM, DS]
     assert plan.switches == (f"Capacity auto-switch: image → {CC}",)
     assert [step.reason for step in plan.steps] == [
@@ -71,14 +85,14 @@ def test_a_screenshot_moves_the_entry_that_reads_it_first() -> None:
 
 def test_quota_cannot_move_it_back() -> None:
     known = {GLM: Standing(TEXT_ONLY, 0.9), DS: Standing(TEXT_ONLY, 1.0), CC: Standing(SEES, 0.03)}
-    plan = make_plan(combo(), OFF, lambda entry: known[entry.model], needs=IMAGE)
+    plan = plan_of(combo(), OFF, lambda entry: known[entry.model], needs=IMAGE)
     assert order(plan) == [CC, DS, GLM]
     assert plan.switches == (f"Capacity auto-switch: image → {CC}",)
 
 
 def test_most_quota_left_goes_first() -> None:
     known = {GLM: Standing(), DS: Standing(left=0.2), CC: Standing(left=0.7)}
-    plan = make_plan(combo(), OFF, lambda entry: known[entry.model])
+    plan = plan_of(combo(), OFF, lambda entry: known[entry.model])
     assert order(plan) == [CC, DS, GLM]
     assert plan.switches == (f"Quota auto-switch: most left → {CC}",)
     assert plan.steps[0].reason == "as listed; 70% of its quota left"
@@ -86,23 +100,21 @@ def test_most_quota_left_goes_first() -> None:
 
 def test_a_spent_entry_goes_last() -> None:
     known = {GLM: Standing(left=0.01, spent=True), DS: Standing(), CC: Standing(left=0.5)}
-    plan = make_plan(combo(), OFF, lambda entry: known[entry.model])
+    plan = plan_of(combo(), OFF, lambda entry: known[entry.model])
     assert order(plan) == [CC, DS, GLM]
     assert plan.steps[-1].reason == "as listed; quota spent"
 
 
 def test_round_robin_rotates_the_list() -> None:
     turn, robin = counter(), combo("a/a", "b/b", "c/c", strategy="round-robin")
-    orders = [
-        "".join(m[0] for m in order(make_plan(robin, OFF, table(), turn=turn))) for _ in "1234"
-    ]
+    orders = ["".join(m[0] for m in order(plan_of(robin, OFF, table(), turn=turn))) for _ in "1234"]
     assert orders == ["abc", "bca", "cab", "abc"]
 
 
 def test_request_five_starts_with_the_second_of_three_whatever_failed_before() -> None:
     """Sticky limit 1, three entries: requests 1 to 6 begin with A, B, C, A, B, C."""
     turn, robin = counter(), combo("a/a", "b/b", "c/c", strategy="round-robin")
-    leads = [order(make_plan(robin, OFF, table(), turn=turn))[0] for _ in range(6)]
+    leads = [order(plan_of(robin, OFF, table(), turn=turn))[0] for _ in range(6)]
     assert leads == ["a/a", "b/b", "c/c"] * 2
 
 
@@ -114,7 +126,7 @@ def test_the_sticky_limit(own: int | None, everybody: int, leads: str) -> None:
     fields = {} if own is None else {"stickyLimit": own}
     robin = combo("a/a", "b/b", "c/c", strategy="round-robin", **fields)
     turn, routing = counter(), RoutingSettings(combo_sticky_limit=everybody)
-    told = [order(make_plan(robin, routing, table(), turn=turn))[0][0] for _ in leads]
+    told = [order(plan_of(robin, routing, table(), turn=turn))[0][0] for _ in leads]
     assert "".join(told) == leads
 
 
@@ -135,12 +147,12 @@ def test_who_rotates(strategy: str, switch: RoutingSettings, turns: bool) -> Non
 
 def test_split_and_quota_run_after_the_rotation() -> None:
     robin, turn = combo(strategy="round-robin"), counter()
-    orders = [order(make_plan(robin, OFF, table(), needs=IMAGE, turn=turn)) for _ in range(3)]
+    orders = [order(plan_of(robin, OFF, table(), needs=IMAGE, turn=turn)) for _ in range(3)]
     assert orders == [[CC, GLM, DS], [CC, DS, GLM], [CC, GLM, DS]]
 
 
 def test_what_may_read_it_goes_first_where_nothing_surely_does() -> None:
-    plan = make_plan(combo(GLM, "local/x", DS), OFF, table(), needs=IMAGE)
+    plan = plan_of(combo(GLM, "local/x", DS), OFF, table(), needs=IMAGE)
     assert order(plan) == ["local/x", GLM, DS]
     assert plan.steps[0].reason == "as listed; may read image"
 
@@ -149,14 +161,14 @@ def test_several_kinds_are_needed_together() -> None:
     hears = {**TEXT_ONLY, "audio": Known.YES}
     seen = table(g_all=Standing(dict.fromkeys(MEDIA, Known.YES)), h_ears=Standing(hears))
     both: frozenset[Medium] = frozenset(("image", "audio"))
-    assert order(make_plan(combo(CC, "h/ears", "g/all"), OFF, seen, needs=both))[0] == "g/all"
+    assert order(plan_of(combo(CC, "h/ears", "g/all"), OFF, seen, needs=both))[0] == "g/all"
 
 
 class TestVisionAdapter:
     POOL = (Entry(model="v/one"), Entry(model="v/two"))
 
     def plan(self, *models: str, needs: frozenset[Medium] = IMAGE) -> Plan:
-        return make_plan(combo(*models), OFF, table(), needs=needs, pool=lambda: self.POOL)
+        return plan_of(combo(*models), OFF, table(), needs=needs, pool=self.POOL)
 
     def test_it_goes_in_front_where_nothing_reads(self) -> None:
         plan = self.plan(DS, GLM)
@@ -172,21 +184,17 @@ class TestVisionAdapter:
         assert order(self.plan(GLM, DS, needs=frozenset())) == [GLM, DS]
 
     def test_an_empty_pool_changes_nothing(self) -> None:
-        plan = make_plan(combo(GLM, DS), OFF, table(), needs=IMAGE)
+        plan = plan_of(combo(GLM, DS), OFF, table(), needs=IMAGE)
         assert (order(plan), plan.switches) == ([GLM, DS], ())
-
-
-def test_a_turn_is_taken_only_by_what_rotates() -> None:
-    def never() -> int:
-        raise AssertionError
-
-    make_plan(combo(), OFF, table(), turn=never)
-    make_plan(combo("a/a", strategy="round-robin"), OFF, table(), turn=never)
 
 
 def test_what_cannot_be_run_is_named() -> None:
     with pytest.raises(NotBuilt, match="fusion"):
-        make_plan(combo(strategy="fusion"), OFF, table())
+        plan_of(combo(strategy="fusion"), OFF, table())
+    guarded = combo(streamGuard="full")
+    assert runnable(guarded, OFF, stream=False).name == "fallback"
+    with pytest.raises(NotBuilt, match="streamGuard"):
+        runnable(guarded, OFF, stream=True)
 
 
 # The promises
@@ -212,7 +220,7 @@ def situations(draw: st.DrawFn) -> tuple[Combo, dict[str, Standing], frozenset[M
 def planned(situation: Any, pool: tuple[Entry, ...] = ()) -> Plan:
     asked, known, needs, turn = situation
     look: Callable[[Entry], Standing] = lambda entry: known[entry.model]  # noqa: E731
-    return make_plan(asked, OFF, look, needs=needs, turn=lambda: turn, pool=lambda: pool)
+    return plan_of(asked, OFF, look, needs=needs, turn=lambda: turn, pool=pool)
 
 
 @given(situations(), st.booleans())
@@ -276,7 +284,7 @@ def test_each_entry_leads_equally_often(entries: int, rounds: int, sticky: int) 
     turns = Turns()
     robin = combo(*(f"p/{n}" for n in range(entries)), strategy="round-robin", stickyLimit=sticky)
     leads = [
-        order(make_plan(robin, OFF, table(), turn=lambda: turns.take("daily")))[0]
+        order(plan_of(robin, OFF, table(), turn=lambda: turns.take("daily")))[0]
         for _ in range(entries * rounds * sticky)
     ]
     assert {leads.count(name) for name in leads} == {rounds * sticky}
@@ -289,7 +297,7 @@ def test_fifty_callers_share_one_rotation() -> None:
 
     def ask(_: int) -> str:
         together.wait()
-        return order(make_plan(robin, OFF, table(), turn=lambda: turns.take("daily")))[0]
+        return order(plan_of(robin, OFF, table(), turn=lambda: turns.take("daily")))[0]
 
     with ThreadPoolExecutor(50) as pool:
         leads = list(pool.map(ask, range(50)))

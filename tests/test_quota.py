@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krouter.quota import Item, Note, QuotaBook, Source, figures, headroom, is_spent
+from krouter.quota import Item, Note, QuotaBook, Source, headroom, is_spent
 from krouter.reporter import Balance, Figure, Report, Window
 from krouter.wire import Headers
 from tests.harness import Clock
@@ -39,7 +39,6 @@ def test_how_long_a_figure_holds(
 ) -> None:
     resets_at = None if resets_in is None else NOW + resets_in
     held = note(Figure("m", 0.5, resets_at), source=source, age=age)
-    assert bool(figures([held], {("ag", "m"): {"a"}}, NOW)) == believed
     assert (headroom([held], "m", NOW) == 0.5) == believed
 
 
@@ -50,33 +49,17 @@ def test_windows_and_balances_hold_until_their_reset_or_for_an_hour(source: Sour
     assert [note(item, source=source, age=3600).ends > NOW for item in kept] == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("left", "open_accounts", "expected"),
-    [
-        ({"a": 0.2, "b": 0.9}, "ab", 0.9),
-        ({"a": 0.2, "b": 0.9}, "a", 0.2),
-        ({"a": 0.2, "b": 0.9}, "c", None),
-        ({"a": 0.0}, "ab", 0.0),
-        ({}, "ab", None),
-    ],
-)
-def test_an_entrys_figure_is_the_best_of_its_open_accounts(
-    left: Mapping[str, float], open_accounts: str, expected: float | None
-) -> None:
-    notes = [note(Figure("m", share), name) for name, share in left.items()]
-    found = figures(notes, {("ag", "m"): set(open_accounts)}, NOW)
-    assert (found[("ag", "m")].remaining if found else None) == expected
-
-
-def test_a_figure_is_of_exactly_one_model_of_one_provider() -> None:
-    notes = [note(Figure("m", 0.5))]
-    accounts = {target: {"a"} for target in [("ag", "m-2"), ("cc", "m"), ("ag", "M")]}
-    assert figures(notes, accounts, NOW) == {}
-
-
-def test_windows_and_balances_are_no_figures() -> None:
-    notes = [note(Window("5h", 0.1, model="m")), note(Balance("credits", 0.0))]
-    assert figures(notes, {("ag", "m"): {"a"}}, NOW) == {}
+def test_a_figure_is_of_exactly_one_model_of_one_account() -> None:
+    clock = Clock()
+    book = QuotaBook(clock)
+    assert book.figure("ag", "a", "m") is None
+    told = Report((Figure("m", 0.5),), (Window("5h", 0.1, model="m"),), (Balance("credits", 0.0),))
+    book.note("ag", "a", told, "polled")
+    assert book.figure("ag", "a", "m") == Figure("m", 0.5)
+    others = [("ag", "a", "m-2"), ("cc", "a", "m"), ("ag", "a", "M"), ("ag", "b", "m")]
+    assert [book.figure(*other) for other in others] == [None] * 4
+    clock.now += 300
+    assert book.figure("ag", "a", "m") is None
 
 
 @pytest.mark.parametrize(("left", "spent"), [(0.0, True), (0.02, True), (0.021, False)])
@@ -119,16 +102,6 @@ notes = st.lists(
         st.floats(-5000, NOW),
     )
 )
-
-
-@given(notes)
-def test_figures_depend_on_no_order(found: list[Note]) -> None:
-    accounts = {("ag", "m"): {"a", "b"}, ("or", "n"): {"b"}}
-    there, back = (figures(each, accounts, NOW) for each in (found, found[::-1]))
-    assert {key: f.remaining for key, f in there.items()} == {
-        key: f.remaining for key, f in back.items()
-    }
-    assert set(there) <= set(accounts)
 
 
 @given(notes)

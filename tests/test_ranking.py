@@ -20,7 +20,6 @@ from tests.harness import Clock
 
 NOW = 1000.0
 STRATEGIES: tuple[AccountStrategy, ...] = ("zenith", "fill-first", "round-robin", "p2c", "random")
-UNKNOWN = Standing()
 FAILING = Health(success=0.3, at=NOW)
 
 
@@ -29,25 +28,24 @@ def accounts(names: str = "abc", **priorities: int) -> list[Account]:
     return [Account("glm", name, priority=priorities.get(name, place)) for place, name in numbered]
 
 
+def standing(
+    strategy: AccountStrategy = "zenith", given: list[Account] | None = None, **known: Any
+) -> Standing:
+    found = accounts() if given is None else given
+    return Standing(strategy, {a.name: a.priority for a in found}, **{"now": NOW, **known})
+
+
 def names(
     strategy: AccountStrategy,
-    standing: Standing = UNKNOWN,
     *,
     chances: tuple[float, ...] = (),
-    session: str | None = None,
     given: list[Account] | None = None,
+    **known: Any,
 ) -> str:
     drawn: Iterator[float] = iter(chances)
-    places = order(
-        accounts() if given is None else given,
-        strategy,
-        standing,
-        NOW,
-        lambda: next(drawn),
-        3,
-        session,
-    )
-    return "".join(place.account.name for place in places)
+    chance = (lambda: next(drawn)) if chances else None
+    places = order(standing(strategy, given, **known), chance)
+    return "".join(place.account for place in places)
 
 
 @pytest.mark.parametrize(
@@ -66,23 +64,29 @@ def names(
     ],
 )
 def test_zenith(health: Mapping[str, Health], left: Mapping[str, float], expected: str) -> None:
-    assert names("zenith", Standing(health, left)) == expected
+    assert names("zenith", health=health, left=left) == expected
 
 
 def test_fill_first_is_by_priority_alone() -> None:
-    standing = Standing({"a": FAILING}, {"a": 0.0})
-    assert names("fill-first", standing) == "abc"
-    assert names("fill-first", standing, given=accounts(a=9)) == "bca"
+    known = {"health": {"a": FAILING}, "left": {"a": 0.0}}
+    assert names("fill-first", **known) == "abc"
+    assert names("fill-first", **known, given=accounts(a=9)) == "bca"
+
+
+def test_accounts_of_one_priority_keep_their_order() -> None:
+    numbers = {"a": 2, "b": 1, "c": 2, "d": 1}
+    given = [Account("p", name, priority=number) for name, number in numbers.items()]
+    assert names("fill-first", given=given) == "bdac"
 
 
 def test_round_robin_changes_every_sticky_limit_of_requests() -> None:
-    orders = [names("round-robin", Standing(turn=turn)) for turn in range(10)]
+    orders = [names("round-robin", turn=turn) for turn in range(10)]
     assert orders == ["abc"] * 3 + ["bca"] * 3 + ["cab"] * 3 + ["abc"]
 
 
 def test_round_robin_rotates_over_those_that_are_left() -> None:
-    assert names("round-robin", Standing(turn=4), given=accounts("ab")) == "ba"
-    assert names("round-robin", Standing(turn=4), given=accounts("a")) == "a"
+    assert names("round-robin", turn=4, given=accounts("ab")) == "ba"
+    assert names("round-robin", turn=4, given=accounts("a")) == "a"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +99,7 @@ def test_round_robin_rotates_over_those_that_are_left() -> None:
     ],
 )
 def test_p2c_takes_the_better_of_two(chances: tuple[float, ...], expected: str) -> None:
-    assert names("p2c", Standing({"a": FAILING}), chances=chances) == expected
+    assert names("p2c", health={"a": FAILING}, chances=chances) == expected
 
 
 def test_random_draws_every_place() -> None:
@@ -105,59 +109,56 @@ def test_random_draws_every_place() -> None:
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_conversation_stays_but_never_in_a_rotation(strategy: AccountStrategy) -> None:
-    first = names(strategy, session="c", chances=(0.0, 0.0, 0.0))[0]
+    first = names(strategy, kept="c", chances=(0.0, 0.0, 0.0))[0]
     assert first == ("a" if strategy == "round-robin" else "c")
 
 
 @pytest.mark.parametrize(
-    ("standing", "stays"),
+    ("health", "left", "stays"),
     [
-        (Standing(), True),
-        (Standing({"c": Health(success=0.7, first_byte=50.0, at=NOW)}, {"c": 0.1}), True),
-        (Standing({"c": FAILING}), False),
-        (Standing({"c": Health(success=0.3, at=NOW - 3600)}), True),
-        (Standing({}, {"c": 0.02}), False),
+        ({}, {}, True),
+        ({"c": Health(success=0.7, first_byte=50.0, at=NOW)}, {"c": 0.1}, True),
+        ({"c": FAILING}, {}, False),
+        ({"c": Health(success=0.3, at=NOW - 3600)}, {}, True),
+        ({}, {"c": 0.02}, False),
     ],
 )
 def test_a_conversation_stays_only_while_its_account_is_healthy(
-    standing: Standing, stays: bool
+    health: Mapping[str, Health], left: Mapping[str, float], stays: bool
 ) -> None:
-    assert (names("zenith", standing, session="c")[0] == "c") == stays
-    assert names("zenith", session="gone") == "abc"
+    assert (names("zenith", health=health, left=left, kept="c")[0] == "c") == stays
+    assert names("zenith", kept="gone") == "abc"
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[Any, ...]:
-    found = [
-        Account("glm", name, priority=draw(st.integers(1, 5)))
-        for name in draw(st.lists(st.sampled_from("abcdef"), unique=True))
-    ]
+def situations(draw: st.DrawFn) -> Standing:
     each = st.sampled_from("abcdef")
+    found = draw(st.lists(each, unique=True))
     health = st.builds(Health, st.floats(0, 1), st.floats(0, 60), st.floats(0, NOW))
-    standing = Standing(
+    return Standing(
+        draw(st.sampled_from(STRATEGIES)),
+        {name: draw(st.integers(1, 5)) for name in found},
         draw(st.dictionaries(each, health)),
         draw(st.dictionaries(each, st.floats(0, 1))),
-        draw(st.integers(0, 1000)),
+        now=draw(st.floats(0, 2 * NOW)),
+        turn=draw(st.integers(0, 1000)),
+        sticky_limit=draw(st.integers(1, 9)),
+        kept=draw(each | st.just("")),
+        seed=draw(st.integers(0, 1 << 53)),
     )
-    draws = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=6, max_size=6))
-    session = draw(each | st.none())
-    return found, draw(st.sampled_from(STRATEGIES)), standing, draws, session
 
 
-@given(situations(), st.integers(1, 9))
-def test_every_account_has_one_place_and_the_same_input_gives_the_same(
-    situation: tuple[Any, ...], sticky: int
-) -> None:
-    found, strategy, standing, draws, session = situation
-
-    def once() -> list[Any]:
-        drawn = iter(draws)
-        return order(found, strategy, standing, NOW, lambda: next(drawn), sticky, session)
-
-    places = once()
-    assert sorted(p.account.name for p in places) == sorted(a.name for a in found)
-    assert places == once()
+@given(situations())
+def test_every_account_has_one_place_and_the_same_input_gives_the_same(given: Standing) -> None:
+    places = order(given)
+    assert sorted(place.account for place in places) == sorted(given.priorities)
+    assert places == order(given)
     assert all(place.reason for place in places)
+
+
+def test_lots_are_spread_over_all_by_the_seed() -> None:
+    firsts = [names("random", seed=seed)[0] for seed in range(300)]
+    assert all(70 < firsts.count(name) < 130 for name in "abc")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +182,7 @@ def test_the_pool_puts_together_what_is_known() -> None:
 
     def first(session: str = "", model: str = "m") -> str:
         turn = pool.turns.take("glm")
-        places = pool.order(accounts(), model, "zenith", 3, turn, lambda: 0.0, session)
-        return places[0].account.name
+        return order(pool.standing(accounts(), model, "zenith", 3, turn, session))[0].account
 
     assert first() == "a"
     pool.health.fail("glm", "a", Failure.SERVER_ERROR)
@@ -194,4 +194,3 @@ def test_the_pool_puts_together_what_is_known() -> None:
     pool.forget("glm", "b")
     assert first() == "b"
     assert pool.turns.peek("glm") == 7
-    assert pool.order([], "m", "zenith", 3, 0, lambda: 0.0) == []

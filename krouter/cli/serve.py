@@ -17,14 +17,15 @@ from krouter.serve.run import Served, open_server, run
 
 
 class Printer:
-    """Prints log lines to stderr once the server listens: all of them, or those about files."""
+    """Prints log lines to stderr once the server listens: all of them, or those about
+    files."""
 
     def __init__(self, all_steps: bool) -> None:
         self._all_steps = all_steps
         self.open = False
 
     def __call__(self, tag: str, line: str) -> None:
-        if self.open and (self._all_steps or tag == "CONFIG"):
+        if self.open and (self._all_steps or tag in ("CONFIG", "LEDGER")):
             say(f"[{time.strftime('%H:%M:%S')}] {tag} {line}")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -36,6 +36,63 @@ def items_of(dialect_name: str, body: Body) -> list[Any]:
     if isinstance(conversation, dict):
         return [conversation]
     return conversation if isinstance(conversation, list) else []
+
+
+_OPENINGS = {"responses": (b'{"role":', b'{"type":')}
+_ROLE = (b'{"role":',)
+_TRIES = 8
+_BRACES = 64
+_BLANK = b" \t\r\n"
+
+
+def from_the_end(dialect_name: str, body: Body) -> Iterator[Any]:
+    """The items of `items_of`, the last first, each decoded when it is asked for.
+
+    An item is found by how clients begin one. In JSON these bytes stand in no text, where their
+    quotes would be escaped; and what lies between them and the item after is one JSON object only
+    if it is an item, not a part of one. Where that does not find it, all is decoded.
+    """
+    raw = raw_history(dialect_name, body)
+    if raw[:1] != b"[":
+        yield from reversed(items_of(dialect_name, body))
+        return
+    openings = _OPENINGS.get(dialect_name, _ROLE)
+    end, count = len(raw) - 1, 0
+    while found := _item_before(raw, end, openings):
+        item, end = found
+        count += 1
+        yield item
+    if raw[1:end].strip():
+        items = items_of(dialect_name, body)
+        yield from reversed(items[: len(items) - count])
+
+
+def _item_before(raw: bytes, end: int, openings: tuple[bytes, ...]) -> tuple[Any, int] | None:
+    """The item in front of the comma or bracket at `end`, and where the one before it ends."""
+    at, view = end, memoryview(raw)
+    for _ in range(_TRIES):
+        at = _opening_before(raw, at, openings)
+        if at < 0:
+            return None
+        try:
+            item = msgspec.json.decode(view[at:end])
+        except UNREADABLE:
+            continue
+        at -= 1
+        while raw[at] in _BLANK:
+            at -= 1
+        return item, at
+    return None
+
+
+def _opening_before(raw: bytes, at: int, openings: tuple[bytes, ...]) -> int:
+    """Where an opening stands before `at`; -1 for nowhere. One brace is found much faster than a
+    longer text, as long as there are few, as in an image."""
+    for _ in range(_BRACES):
+        at = raw.rfind(b"{", 0, at)
+        if at < 0 or raw.startswith(openings, at):
+            return at
+    return max(raw.rfind(opening, 0, at) for opening in openings)
 
 
 def raw_items(dialect_name: str, body: Body) -> list[msgspec.Raw]:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from krouter.body import Body
 from krouter.combos import Medium
-from krouter.dialects.history import items_of, raw_history
+from krouter.dialects.history import from_the_end, items_of, raw_history
 from krouter.dialects.media import is_result, may_hold, media_of
 
 
 def needs(dialect_name: str, body: Body) -> frozenset[Medium]:
     """The media in the latest message: from the last user turn that holds no tool result to the
-    end, so that a screenshot counts through the tool steps that answer it."""
-    return _media(_latest(_items(dialect_name, body)))
+    end, so that a screenshot counts through the tool steps that answer it.
+
+    Costs what that turn costs to decode, not the whole conversation.
+    """
+    return _media(_latest(from_the_end(dialect_name, body)))
 
 
 def holds(dialect_name: str, body: Body) -> frozenset[Medium]:
@@ -32,22 +35,26 @@ def _items(dialect_name: str, body: Body) -> list[Any]:
     return items_of(dialect_name, body) if may_hold(raw_history(dialect_name, body)) else []
 
 
-def _media(items: list[Any]) -> frozenset[Medium]:
+def _media(items: Iterable[Any]) -> frozenset[Medium]:
     return frozenset(medium for item in items for medium in media_of(item))
 
 
-def _latest(items: list[Any]) -> list[Any]:
-    """A system message among a user's messages, as coding tools put there, ends no turn."""
+def _latest(backwards: Iterable[Any]) -> list[Any]:
+    """The items of the latest message, the last first; all of them where no turn is a user's own.
+
+    A system message among a user's messages, as coding tools put there, ends no turn.
+    """
+    items: list[Any] = []
     begin, clean = None, True
-    for at in range(len(items) - 1, -1, -1):
-        item = items[at]
+    for item in backwards:
         if _is_user(item):
-            begin, clean = at, clean and not _holds_result(item)
+            begin, clean = len(items) + 1, clean and not _holds_result(item)
         elif begin is not None and not _is_system(item):
             if clean:
-                return items[begin:]
+                return items[:begin]
             begin, clean = None, True
-    return items[begin or 0 :] if clean else items
+        items.append(item)
+    return items[:begin] if clean else items
 
 
 def _is_system(item: Any) -> bool:

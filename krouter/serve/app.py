@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,6 +17,7 @@ from krouter.answer import error_answer
 from krouter.dialects import DIALECTS
 from krouter.dialects.base import Dialect
 from krouter.keys import KeyRing
+from krouter.metrics import Metrics
 from krouter.pool import Pool
 from krouter.router import Router, UnknownModel, entries, resolve
 from krouter.serve.admin import PREFIX, add_quota, check_admin
@@ -70,11 +72,16 @@ class App:
     """Routes by path before FastAPI sees a request, for the endpoints where time counts."""
 
     def __init__(
-        self, router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool
+        self,
+        router: Router,
+        guard: Guard,
+        problems: Callable[[], list[str]],
+        pool: Pool,
+        metrics: Metrics,
     ) -> None:
         self.router = router
         self.guard = guard
-        self.rest = build_rest(router, guard, problems, pool)
+        self.rest = build_rest(router, guard, problems, pool, metrics)
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
             for dialect in DIALECTS.values()
@@ -131,7 +138,11 @@ def dialect_of(path: str, headers: Headers) -> Dialect:
 
 
 def build_rest(
-    router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool
+    router: Router,
+    guard: Guard,
+    problems: Callable[[], list[str]],
+    pool: Pool,
+    metrics: Metrics,
 ) -> FastAPI:
     """Everything but the hot endpoints."""
     app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
@@ -139,6 +150,7 @@ def build_rest(
     add_pages(app, router, guard, problems)
     add_routes(app, router)
     add_quota(app, router, pool)
+    add_metrics(app, metrics)
     return app
 
 
@@ -172,6 +184,7 @@ def add_pages(
             "POST /v1/messages           Anthropic messages\n"
             "GET  /v1/models             combos and models\n"
             "GET  /health\n"
+            "GET  /metrics               numbers for Prometheus\n"
             "GET  /api/routes            what happened to the last requests\n"
             "GET  /api/quota             what is left of each account; POST tells of it\n"
         )
@@ -219,6 +232,17 @@ def add_routes(app: FastAPI, router: Router) -> None:
             if candidate.id == route_id:
                 return candidate.as_json()
         raise HTTPException(404, f"No route {route_id!r} is remembered.")
+
+
+def add_metrics(app: FastAPI, metrics: Metrics) -> None:
+    """Numbers for Prometheus."""
+
+    @app.get("/metrics", response_class=PlainTextResponse)
+    async def scrape(request: Request) -> Response:
+        """Written out beside the event loop: many series take longer than a stream may stall."""
+        accept = request.headers.get("accept", "")
+        text, kind = await asyncio.to_thread(metrics.snapshot().text, accept)
+        return Response(text, headers={"content-type": kind})
 
 
 def openai_models(combos: list[str], models: list[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import uvicorn
 import uvloop
 
 from krouter.load import House, quiet
+from krouter.metrics import Metrics
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem
 from krouter.route import Log
@@ -64,7 +65,7 @@ class Served:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self.house.router.world.wire.close()
+            await self.house.close()
             self.socket.close()
 
     def stop(self) -> None:
@@ -80,9 +81,10 @@ def open_server(
     log: Log = quiet,
     required: bool = False,
     now: Callable[[], float] = time.time,
+    ledger: bool = True,
 ) -> Served:
     """Everything loaded and the port bound. Raises ConfigError."""
-    house = House(paths, env, HttpWire(), log, required=required, now=now)
+    house = House(paths, env, HttpWire(), log, required=required, now=now, ledger=ledger)
     settings = house.router.world.settings
     host, port = host or settings.server.host, settings.server.port if port is None else port
     public = not is_loopback(host)
@@ -90,7 +92,9 @@ def open_server(
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
     guard = Guard(house.keys, gate_of(settings, host), must=public)
-    app = App(house.router, guard, lambda: house.problems, house.pool)
+    metrics = Metrics(lambda: house.router.world.board)
+    house.router.books.append(metrics.book)
+    app = App(house.router, guard, lambda: house.problems, house.pool, metrics)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
     return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krouter.body import Body
-from krouter.dialects.history import FIELD
+from krouter.dialects.history import FIELD, from_the_end
 from krouter.dialects.media import may_hold
 from krouter.dialects.needs import has_images, holds, needs
 from krouter.dialects.strip import without
@@ -303,3 +305,30 @@ def test_text_that_speaks_of_attachments_is_not_decoded() -> None:
     said = json.dumps([{"role": "user", "content": code}, {"role": "tool", "content": code}])
     assert not may_hold(said.encode())
     assert may_hold(json.dumps(f"see {PNG}").replace("/", "\\/").encode())
+
+
+ITEMS = st.lists(
+    st.recursive(
+        st.none() | st.integers() | st.sampled_from(['{"role":"user"}', "]},{", "user", "\\", "ü"]),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["role", "type", "content", "a"]), inner, max_size=4)
+        ),
+        max_leaves=12,
+    ),
+    max_size=6,
+)
+WRITTEN: tuple[Callable[[Any], str], ...] = (
+    json.dumps,
+    partial(json.dumps, separators=(",", ":")),
+    partial(json.dumps, separators=(" ,\n", ":"), ensure_ascii=False),
+    partial(json.dumps, indent=80),
+)
+
+
+@given(st.sampled_from(sorted(FIELD)), ITEMS, st.sampled_from(WRITTEN))
+def test_from_the_end_are_the_same_items(
+    dialect: str, items: list[Any], written: Callable[[Any], str]
+) -> None:
+    odd = Body.parse(f'{{"{FIELD[dialect]}": {written(items)} }}'.encode())
+    assert list(from_the_end(dialect, odd)) == items[::-1]

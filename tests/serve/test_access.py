@@ -55,7 +55,9 @@ def test_any_other_address_than_loopback_needs_a_key(tmp_path: Path) -> None:
         ("", 403),
     ],
 )
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/models", "/health", "/api/routes"])
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/models", "/health", "/api/routes", "/metrics"]
+)
 def test_the_host_header_is_checked(open_door: Krouter, host: str, status: int, path: str) -> None:
     method, body = ("POST", BODY) if path.startswith("/v1/chat") else ("GET", None)
     reply = open_door.http.request(method, path, json=body, headers={"host": host})
@@ -86,7 +88,8 @@ def test_a_key_is_taken_from_every_header(
 def test_keys_close_everything_but_health(tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys.json", "laptop", 0.0)
     with Krouter(tmp_path) as krouter:
-        for path in ("/", "/v1/models", "/api/routes", "/api/routes/x", "/openapi.json"):
+        closed = ("/", "/v1/models", "/api/routes", "/api/routes/x", "/openapi.json", "/metrics")
+        for path in closed:
             assert krouter.http.get(path).status_code == 401, path
         assert krouter.http.get("/health").status_code == 200
         listed = krouter.http.get("/v1/models", headers={"x-api-key": key})

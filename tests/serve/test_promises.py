@@ -277,7 +277,7 @@ def test_the_depth_of_combos_is_guarded_at_run_time_too(tmp_path: Path) -> None:
         world = replace(krouter.router.world, combos=loop)
         plan = plan_for(loop["a"], world, Ask("chat"))
         found = leaves(plan, world, Ask("chat"), Timeouts())
-        assert [(leaf.name, leaf.problem and leaf.problem[0]) for leaf in found] == [
+        assert [(leaf.name, leaf.obstacle and leaf.obstacle.reason) for leaf in found] == [
             ("b", Skip.NESTED_TOO_DEEPLY),
             ("demo/x", None),
         ]

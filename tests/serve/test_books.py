@@ -1,0 +1,211 @@
+"""Every request leaves one record, and all that counts requests counts the same."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+from krouter.costs import PER_DOLLAR
+from krouter.ledger_reader import LedgerReader
+from krouter.records import rebuild, rebuild_rankings
+from krouter.route import REASONS, Route
+from tests.harness import Krouter, provider_settings
+from tests.upstream import Upstream
+
+HELLO = [{"role": "user", "content": "hello"}]
+PICTURE = [
+    {"type": "text", "text": "what is this?"},
+    {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
+]
+WAYS = (
+    "ok:usage=1000,20",
+    "a:usage=31,7;chunks=4",
+    "b:status=429;retry-after=1",
+    "c:status=500",
+    "d:status=400",
+    "e:reset",
+    "f:usage=9,1;reset=2",
+    "g:error=0",
+    "h:error=2",
+    "i:garbage=html",
+    "j:empty=text;usage=5,0",
+    "k:no=usage",
+    "l:status=413",
+)
+
+
+def setting(upstream: Upstream) -> tuple[str, dict[str, str]]:
+    """`one` and `two`, whose models nobody knows, and OpenAI's, which have prices."""
+    settings, env = provider_settings(upstream.url, one="a b", two="x")
+    openai = f'[provider.openai]\nbase_url = "{upstream.url}/v1"\n'
+    return settings + openai, {**env, "OPENAI_API_KEY": "fake"}
+
+
+def combos() -> dict[str, Any]:
+    dice = random.Random(5)
+    strategies = ("fallback", "round-robin")
+    made: dict[str, Any] = {
+        f"c{n}": {
+            "models": [f"{dice.choice(('one', 'two'))}/{w}" for w in dice.sample(WAYS, 3)],
+            "strategy": dice.choice(strategies),
+        }
+        for n in range(12)
+    }
+    made["outer"] = {"models": ["combo/c1", "combo/c2", "openai/gpt-4o"]}
+    return made
+
+
+async def ask_all(url: str, count: int) -> list[str]:
+    """Route ids of `count` mixed requests, 16 under way at a time."""
+    dice, left, ids = random.Random(3), iter(range(count)), list[str]()
+    names = [*combos(), "openai/gpt-4o", "one/ok", "nobody", "deepseek/deepseek-chat"]
+
+    async def worker(http: httpx.AsyncClient) -> None:
+        for _ in left:
+            content: Any = dice.choice(("hello", PICTURE))
+            body = {
+                "model": dice.choice(names),
+                "stream": dice.random() < 0.5,
+                "messages": [{"role": "user", "content": content}],
+                "max_tokens": 9,
+            }
+            paths = ("/v1/chat/completions", "/v1/messages")
+            path = dice.choice(paths[: 1 if "/" in body["model"] else 2])
+            reply = await http.post(path, json=body)
+            ids.append(reply.headers["x-krouter-route"])
+
+    async with httpx.AsyncClient(base_url=url, timeout=30) as http:
+        await asyncio.gather(*(worker(http) for _ in range(16)))
+    return ids
+
+
+def sums(routes: list[Route]) -> Counter[str]:
+    attempts = [attempt for route in routes for attempt in route.attempts]
+    found: Counter[str] = Counter(requests=len(routes), attempts=len(attempts))
+    for attempt in attempts:
+        found["unpriced"] += attempt.usage is not None and attempt.cost is None
+        found["cost"] += attempt.cost or 0
+        if attempt.usage:
+            found["input"] += attempt.usage.input
+            found["output"] += attempt.usage.output
+        if not attempt.seen:
+            found["wasted"] += 1
+            found["wasted_cost"] += attempt.cost or 0
+            found["wasted_input"] += attempt.usage.input if attempt.usage else 0
+    return found
+
+
+def exported(text: str) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            kind = sample.labels.get("kind", "")
+            found[f"{sample.name} {kind}".strip()] += sample.value
+    return found
+
+
+def test_attempts_records_ledger_and_metrics_agree_under_random_faults(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        settings, env = setting(upstream)
+        with Krouter(tmp_path, combos=combos(), settings=settings, env=env, ledger=True) as krouter:
+            ids = asyncio.run(ask_all(krouter.url, 300))
+            krouter.idle()
+            routes = list(krouter.router.routes)
+            assert krouter.served.house.ledger is not None
+            assert krouter.served.house.ledger.flush(20)
+            metrics = exported(krouter.http.get("/metrics").text)
+        assert sorted(ids) == sorted(route.id for route in routes)
+        reader = LedgerReader(tmp_path / "ledger.db")
+        told, total = sums(routes), reader.total()
+        assert {name: getattr(total, name) for name in told} == told
+        assert sums([reader.route(id) for id in ids]) == told
+        rows = reader.requests(limit=1000)
+        assert sum(row.attempts for row in rows) == told["attempts"]
+        assert sum(row.cost for row in rows) == told["cost"]
+        for by in ("model", "account"):
+            assert sum(row.cost for row in reader.usage(by)) == told["cost"]
+            assert sum(row.input for row in reader.usage(by)) == told["input"]
+        assert metrics["krouter_requests_total"] == told["requests"]
+        assert metrics["krouter_attempts_total"] == told["attempts"]
+        assert metrics["krouter_tokens_total input"] == told["input"]
+        assert metrics["krouter_tokens_total output"] == told["output"]
+        assert metrics["krouter_unpriced_attempts_total"] == told["unpriced"]
+        assert round(metrics["krouter_cost_dollars_total"] * PER_DOLLAR) == told["cost"]
+        assert metrics["krouter_wasted_tokens_total input"] == told["wasted_input"]
+        assert told["cost"] > 0
+        assert told["wasted"] > 50
+
+
+def test_every_record_gives_its_orders_again_and_only_known_reasons(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        settings, env = setting(upstream)
+        routing = '[routing]\naccount_strategy = "random"\n'
+        with Krouter(
+            tmp_path, combos=combos(), settings=routing + settings, env=env, ledger=True
+        ) as krouter:
+            ids = asyncio.run(ask_all(krouter.url, 200))
+            krouter.idle()
+            assert krouter.served.house.ledger is not None
+            assert krouter.served.house.ledger.flush(20)
+        (tmp_path / "combos" / "c1.json").unlink()
+        reader = LedgerReader(tmp_path / "ledger.db")
+        ranked = 0
+        for route in map(reader.route, ids):
+            plans = rebuild(route)
+            kept = [route.plan, *route.nested.values()] if route.plan else []
+            made = [[(s.entry.model, s.reason) for s in plan.steps] for plan in plans]
+            assert made == [[(each.entry, each.reason) for each in plan] for plan in kept]
+            for entry, places in rebuild_rankings(route).items():
+                assert [tuple(p) for p in places] == [
+                    (each.account, each.score, each.reason) for each in route.accounts[entry]
+                ]
+                ranked += 1
+            assert {route.outcome, *(a.outcome for a in route.attempts)} <= REASONS
+            assert {skip.reason for skip in route.skips} <= REASONS
+        assert ranked > 50
+
+
+def test_a_record_holds_no_prompt_unless_it_is_asked_to(tmp_path: Path) -> None:
+    """The provider quotes the whole conversation in its errors."""
+    said = "the-canary-sings 7f3a"
+    quoted = [f"one/q:status=400;message={said};code={said};type={said}", "two/ok"]
+    for prompts in (False, True):
+        home = tmp_path / str(prompts)
+        home.mkdir()
+        with Upstream() as upstream:
+            settings, env = provider_settings(upstream.url, one="a", two="x")
+            kept = f"[ledger]\nprompts = {str(prompts).lower()}\n"
+            with Krouter(
+                home,
+                combos={"daily": {"models": [q.replace(" ", "%20") for q in quoted]}},
+                settings=kept + settings,
+                env=env,
+                ledger=True,
+            ) as krouter:
+                asked = [{"role": "user", "content": f"{said} and more"}]
+                assert krouter.chat("daily", messages=asked).status_code == 200
+                krouter.idle()
+                assert krouter.served.house.ledger is not None
+                assert krouter.served.house.ledger.flush(20)
+        found = b"".join(path.read_bytes() for path in home.glob("ledger.db*"))
+        assert (b"canary" in found.replace(b"the-canary-sings%20", b"")) is prompts
+
+
+def test_trouble_with_the_ledger_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").mkdir()
+    with Krouter(tmp_path, ledger=True) as krouter:
+        for _ in range(20):
+            assert krouter.chat("demo").status_code == 200
+        assert krouter.served.house.ledger is not None
+        assert not krouter.served.house.ledger.flush(0.5)
+        told = krouter.http.get("/health").json()
+        assert told["status"] == "degraded"
+        assert "ledger.db" in told["problems"][0]
+        assert krouter.chat("demo").status_code == 200
+        assert sum(line.startswith("LEDGER") for line in krouter.lines) == 1
