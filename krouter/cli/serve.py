@@ -56,6 +56,10 @@ def serve(
 
     Without any key of a provider the combo `demo` answers. Files are followed while it runs.
     Everything is printed to stderr. SIGINT or SIGTERM ends it, with exit code 0.
+
+    With -l each step is a line `[HH:MM:SS] COMBO NAME: …`, and each request ends with a line
+    `ROUTE ID …`, which `krouter route ID` draws. `Capacity auto-switch: WHAT → ENTRY` and `Quota
+    auto-switch: most left → ENTRY` are there only where that step put another entry first.
     """
     printer = Printer(log)
     served = open_server(

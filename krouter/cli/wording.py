@@ -233,8 +233,8 @@ def _times(attempt: Attempt, began: float) -> str:
 def _verdict(attempt: Attempt) -> str:
     status = "" if attempt.status is None else f"{attempt.status} "
     row = "" if attempt.row is None else f", row {attempt.row} of the error table"
-    detail = f": {attempt.detail}" if attempt.detail else ""
-    return f"{status}{attempt.outcome}{row}{detail}"
+    told = attempt.detail and attempt.detail != attempt.outcome
+    return f"{status}{attempt.outcome}{row}{f': {attempt.detail}' if told else ''}"
 
 
 def _lock(attempt: Attempt) -> str:
