@@ -102,6 +102,7 @@ class UsageRow:
     wasted_input: int
     wasted_output: int
     wasted_cost: int
+    wasted_unpriced: int
 
 
 class LedgerReader:
@@ -162,7 +163,7 @@ class LedgerReader:
     def total(self, filter: Filter = ALL) -> UsageRow:
         """The sum over all, under the key `total`."""
         rows = self._usage(_Key("'total'"), filter)
-        return rows[0] if rows else UsageRow("total", *[0] * 12)
+        return rows[0] if rows else UsageRow("total", *[0] * 13)
 
     def _usage(self, key: _Key, filter: Filter) -> list[UsageRow]:
         where, values = _where(filter)
@@ -247,6 +248,7 @@ _SUMMED = (
     *("a.input", "a.output", "a.cached", "a.cache_write", "a.cost"),
     *("a.input IS NOT NULL AND a.cost IS NULL", "a.seen = 0"),
     *("a.input * (a.seen = 0)", "a.output * (a.seen = 0)", "a.cost * (a.seen = 0)"),
+    "a.seen = 0 AND a.input IS NOT NULL AND a.cost IS NULL",
 )
 # In two halves, since SUM fails beyond 64 bits, which is some nine million dollars.
 _SUMS = ", ".join(

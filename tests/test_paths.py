@@ -28,7 +28,9 @@ def test_home(
         (tmp_path / "krouter.toml").touch()
     paths = resolve_paths(home, env=env, cwd=tmp_path, fallback=lambda: FALLBACK)
     root = Path(expected.format(cwd=tmp_path))
-    assert paths == Paths(root, root / "krouter.toml", root / "combos", root / "keys.json")
+    assert paths == Paths(
+        root, root / "krouter.toml", root / "combos", root / "keys.json", root / "ledger.db"
+    )
 
 
 def test_parts_override_the_home(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""`krouter explain`: the order that a request would get now, without sending it."""
+"""`krouter explain`: the order that a request would get now, without sending it, or the order that
+a past one got."""
 
 from __future__ import annotations
 
@@ -7,15 +8,19 @@ from pathlib import Path
 from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 
 from krouter.body import Body, BodyError
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
-from krouter.cli.output import print_json, print_table
+from krouter.cli.output import inert, print_json, print_table, say_line
+from krouter.cli.rebuilt import Rebuilt
+from krouter.cli.recorded import find_route
 from krouter.cli.view import Prospect, View, open_view, prospects, source_of
 from krouter.combos import Medium
 from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
 from krouter.plan import NotBuilt, Plan
+from krouter.route import Route
 from krouter.router import Destination, UnknownModel, resolve
 from krouter.standing import plan_for
 from krouter.world import Ask, World
@@ -34,7 +39,12 @@ _ARTICLE = {"image": "an image", "pdf": "a PDF", "video": "a video"}
 
 
 @click.command(cls=Command)
-@click.argument("name")
+@click.argument("name", required=False)
+@click.option(
+    "--route",
+    metavar="ID",
+    help="Rebuild the order of this past request, from its record and never from today's files.",
+)
 @_media_options
 @click.option(
     "--file",
@@ -52,8 +62,12 @@ _ARTICLE = {"image": "an image", "pdf": "a PDF", "video": "a video"}
 @click.option("--stream", is_flag=True, help="A streamed request.")
 @place_options
 @json_option
+@click.pass_context
 def explain(
-    name: str,
+    ctx: click.Context,
+    /,
+    name: str | None,
+    route: str | None,
     request: Path | None,
     dialect: str,
     stream: bool,
@@ -69,11 +83,25 @@ def explain(
     no rotation moves on. Locks, quotas, rotations and health are known to the running server
     alone; the order is that of a server which has just started.
 
+    With --route in place of NAME it shows the order of a past request, made anew from all that is
+    kept of it, and whether that is the order which was recorded then. It must be: if it is not, the
+    exit code is 1 and both are shown.
+
     JSON: asked, kind (combo, alias, claude-name, model, bare-name), combo, source, strategy,
     dialect, stream, needs, switches, sendable, not_built, entries, each with place, model, combo,
     reason, provider, lane, accounts (each with name, fault, score, reason), skip, detail.
+
+    JSON with --route: asked, combo, strategy, dialect, stream, needs, switches, entries as above,
+    route, same, differences (each with what, recorded, rebuilt).
     """
-    view = open_view(find_paths(home, config, combos), required=config is not None)
+    paths = find_paths(home, config, combos)
+    if route is not None:
+        _refuse_others(ctx)
+        _explain_past(find_route(paths, route), as_json)
+        return
+    if name is None:
+        raise click.UsageError("Missing argument 'NAME', or --route ID for a past request.")
+    view = open_view(paths, required=config is not None)
     try:
         destination = resolve(name, view.world)
     except UnknownModel as unknown:
@@ -84,6 +112,52 @@ def explain(
         print_json(found)
     else:
         _show(found)
+
+
+def _refuse_others(ctx: click.Context) -> None:
+    """A past request has its own name, dialect and attachments."""
+    own = ("name", "request", "dialect", "stream", *_MEDIA)
+    for param in ctx.command.params:
+        given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if param.name in own and given and ctx.params[param.name] is not None:
+            what = "NAME" if param.name == "name" else param.opts[0]
+            raise click.UsageError(f"{what} and --route exclude each other.")
+
+
+def _explain_past(route: Route, as_json: bool) -> None:
+    try:
+        rebuilt = Rebuilt(route)
+    except NotBuilt as error:
+        raise click.ClickException(f"the order cannot be made anew: {error}.") from None
+    found = rebuilt.as_json()
+    if as_json:
+        print_json(found)
+    else:
+        _show_past(found, route)
+    if not found["same"]:
+        raise click.exceptions.Exit(1)
+
+
+def _show_past(found: dict[str, Any], route: Route) -> None:
+    say_line(f"{_past_headline(found)}; route {route.id}")
+    if not found["entries"]:
+        say_line(f"No order was made for it: {route.outcome}.")
+        return
+    _show_order(found)
+    if found["same"]:
+        click.echo("\nMade anew from the record; it is the order that was recorded.")
+    else:
+        click.echo("\nMade anew from the record; it is NOT what was recorded.")
+    for each in found["differences"]:
+        for which in ("recorded", "rebuilt"):
+            click.echo(f"\n{which}, {inert(each['what'])}:")
+            for line in each[which]:
+                say_line(f"  {line}")
+
+
+def _past_headline(found: dict[str, Any]) -> str:
+    target = f"the combo {found['combo']} ({found['strategy']})" if found["combo"] else "no combo"
+    return f"{found['asked']}: {target}; {_manner(found)}"
 
 
 def _asked(dialect: str, stream: bool, media: list[Medium], request: Path | None) -> Ask:
@@ -157,27 +231,35 @@ def _sendable(entry: dict[str, Any]) -> bool:
 
 
 def _show(found: dict[str, Any]) -> None:
-    click.echo(_headline(found))
+    say_line(_headline(found))
     if found["not_built"]:
         click.echo(f"501: this version cannot answer: {found['not_built']}.")
         return
-    for line in found["switches"]:
-        click.echo(line)
-    click.echo()
-    columns = ("#", "model", "combo", "lane", "accounts", "why")
-    print_table(columns, [_row(entry) for entry in found["entries"]])
+    _show_order(found)
     if not found["sendable"]:
         click.echo("\nNothing can be sent: every entry is passed over.")
 
 
+def _show_order(found: dict[str, Any]) -> None:
+    for line in found["switches"]:
+        say_line(line)
+    click.echo()
+    columns = ("#", "model", "combo", "lane", "accounts", "why")
+    print_table(columns, [_row(entry) for entry in found["entries"]])
+
+
 def _headline(found: dict[str, Any]) -> str:
-    how = "streamed" if found["stream"] else "not streamed"
     target = "one model, called directly"
     if found["combo"]:
         target = f"the combo {found['combo']} ({found['strategy']}, {found['source']})"
     via = "" if found["kind"] in ("combo", "model") else f", by {_VIA[found['kind']]}"
+    return f"{found['asked']}: {target}{via}; {_manner(found)}"
+
+
+def _manner(found: dict[str, Any]) -> str:
+    how = "streamed" if found["stream"] else "not streamed"
     carried = f", with {' and '.join(found['needs'])}" if found["needs"] else ""
-    return f"{found['asked']}: {target}{via}; {found['dialect']}, {how}{carried}"
+    return f"{found['dialect']}, {how}{carried}"
 
 
 _VIA = {

@@ -18,9 +18,10 @@ from krouter.problems import ConfigError, Problem
 @place_options
 @json_option
 def paths(home: str | None, config: str | None, combos: str | None, as_json: bool) -> None:
-    """Show where settings, combos and keys are.
+    """Show where settings, combos, keys and the ledger are.
 
-    JSON: home, config, combos, keys, shipped_combos; each a path, whether it exists or not.
+    JSON: home, config, combos, keys, ledger, shipped_combos; each a path, whether it exists or
+    not.
     """
     found = find_paths(home, config, combos, new=True)
     rows = {
@@ -28,6 +29,7 @@ def paths(home: str | None, config: str | None, combos: str | None, as_json: boo
         "config": found.config,
         "combos": found.combos,
         "keys": found.keys,
+        "ledger": found.ledger,
         "shipped_combos": shipped_combos(),
     }
     if as_json:

@@ -17,13 +17,19 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "combos": ("krouter.cli.listings:combos", "List the combos, or the entries of one."),
         "check": ("krouter.cli.check:check", "Check files, settings and credentials."),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
+        "log": ("krouter.cli.log:log", "List past requests, the newest last."),
+        "route": ("krouter.cli.route:route", "Draw what happened to one request, and why."),
+        "usage": ("krouter.cli.usage:usage", "Sum up tokens and money of past requests."),
         "quota": (
             "krouter.cli.quota:quota",
             "Show what is left of each account, or tell krouter of it.",
         ),
         "keys": ("krouter.cli.keys:keys", "Add, list and remove the keys of callers."),
         "schema": ("krouter.cli.files:schema", "Print the JSON Schema of a combo file."),
-        "paths": ("krouter.cli.files:paths", "Show where settings, combos and keys are."),
+        "paths": (
+            "krouter.cli.files:paths",
+            "Show where settings, combos, keys and the ledger are.",
+        ),
         "version": ("krouter.cli.version:version", "Print the version."),
     }
 )

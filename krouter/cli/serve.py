@@ -11,6 +11,7 @@ import click
 
 from krouter._version import __version__
 from krouter.cli.common import Command, find_paths, place_options
+from krouter.cli.output import inert
 from krouter.cli.view import providers_with_accounts
 from krouter.serve.run import Served, open_server, run
 
@@ -30,9 +31,7 @@ class Printer:
 
 def say(line: str) -> None:
     """One line on stderr; what a caller put into it cannot steer the terminal."""
-    click.echo(
-        "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line), err=True
-    )
+    click.echo(inert(line), err=True)
 
 
 @click.command(cls=Command)
@@ -57,6 +56,10 @@ def serve(
 
     Without any key of a provider the combo `demo` answers. Files are followed while it runs.
     Everything is printed to stderr. SIGINT or SIGTERM ends it, with exit code 0.
+
+    With -l each step is a line `[HH:MM:SS] COMBO NAME: …`, and each request ends with a line
+    `ROUTE ID …`, which `krouter route ID` draws. `Capacity auto-switch: WHAT → ENTRY` and `Quota
+    auto-switch: most left → ENTRY` are there only where that step put another entry first.
     """
     printer = Printer(log)
     served = open_server(

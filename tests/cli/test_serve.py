@@ -15,6 +15,8 @@ import httpx
 import pytest
 
 from tests.cli.conftest import CANARY, Home
+from tests.harness import provider_settings
+from tests.upstream import Upstream
 
 COMMAND = [sys.executable, "-c", "from krouter.cli import main; main()"]
 DEADLINE = 20.0
@@ -146,3 +148,44 @@ def test_the_combos_of_another_folder(home: Home, tmp_path: Path) -> None:
         names = [m["id"] for m in httpx.get(f"{server.url}/v1/models").json()["data"]]
         assert "mine" in names
         assert server.end(signal.SIGTERM)[0] == 0
+
+
+ORDER = ("glm/glm-5.1", "ds/deepseek-v4-pro", "cc/claude-sonnet-4-6")
+SCREENSHOT = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,aGk="}}]
+
+
+def asks(server: Server, content: object) -> None:
+    body = {"model": "daily", "messages": [{"role": "user", "content": content}]}
+    reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+    assert reply.status_code == 200, reply.text
+    server.until(r"\] ROUTE ")
+
+
+def test_a_switch_is_printed_only_where_another_entry_goes_first(
+    home: Home, upstream: Upstream
+) -> None:
+    settings, env = provider_settings(upstream.url, glm="a", ds="a", cc="a")
+    home.settings(settings)
+    home.env = env
+    home.combo("daily", {"models": list(ORDER)})
+    with serving(home, "-l", "--port", "0") as server:
+        asks(server, "hello")
+        asks(server, SCREENSHOT)
+        quota = {"provider": "glm", "model": "glm-5.1", "remaining": 0.5}
+        httpx.post(f"{server.url}/api/quota", json=quota)
+        asks(server, "hello")
+        quota = {"provider": "ds", "model": "deepseek-v4-pro", "remaining": 0.9}
+        httpx.post(f"{server.url}/api/quota", json=quota)
+        asks(server, "hello")
+        asks(server, SCREENSHOT)
+        assert server.end(signal.SIGTERM)[0] == 0
+    lines = [line for line in server.lines if "auto-switch" in line]
+    assert [re.sub(r"^\[\d\d:\d\d:\d\d\] ", "", line) for line in lines] == [
+        "COMBO daily: Capacity auto-switch: image → cc/claude-sonnet-4-6",
+        "COMBO daily: Quota auto-switch: most left → ds/deepseek-v4-pro",
+        "COMBO daily: Capacity auto-switch: image → cc/claude-sonnet-4-6",
+    ]
+    tried = [line for line in server.lines if re.search(r"\] COMBO daily: trying ", line)]
+    assert [line.split(" trying ")[1].split()[0] for line in tried] == [
+        ORDER[0], ORDER[2], ORDER[0], ORDER[1], ORDER[2],
+    ]  # fmt: skip

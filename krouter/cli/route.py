@@ -1,0 +1,43 @@
+"""`krouter route`: what happened to one request, as a picture."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from krouter.cli.common import Command, find_paths, json_option, place_options
+from krouter.cli.drawing import draw
+from krouter.cli.output import console_for, print_json
+from krouter.cli.recorded import find_route
+
+
+@click.command(cls=Command)
+@click.argument("route_id", metavar="ID")
+@place_options
+@json_option
+def route(
+    route_id: str, home: str | None, config: str | None, combos: str | None, as_json: bool
+) -> None:
+    """Draw what happened to one request, and why.
+
+    ID is the x-krouter-route of its reply, or its beginning where no other request has that;
+    `krouter log` lists them. The picture has the order that was decided with the reason for each
+    place, then every entry in the order tried: account, times, tokens, cost, outcome, the row of
+    the error table and what was locked; those that were skipped, and why; what the caller got; the
+    sums, with what was spent on attempts that the caller never saw. `krouter explain --route ID`
+    makes the order anew.
+
+    JSON: id, began, ended (epoch seconds), dialect, asked, stream, combo, needs, plan (each with
+    entry, reason), nested (the plan of each nested combo), switches, steps, accounts (of each entry
+    with a choice: account, score, reason), notes, dropped, request (where the settings keep it),
+    served, status, outcome, usage (input, output, cached, cache_write), cost (US dollars, of what
+    has a known price), unpriced (attempts without one). A step is a skip (entry, account, reason,
+    detail) or an attempt (entry, model, account, lane, provider, began, first_byte, ended,
+    outcome, row, status, detail, lock in seconds, locked, usage, cost, seen, dropped).
+    """
+    found = find_route(find_paths(home, config, combos), route_id)
+    if as_json:
+        print_json(found.as_json())
+    else:
+        click.echo(draw(found, console_for(sys.stdout)))

@@ -1,0 +1,294 @@
+"""What is said of a route, in words: what was asked, why the order is as it is, what each step did.
+
+The words are a route's own, from its record alone, so they say what was so when the request came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import tzinfo
+from enum import Enum, auto
+
+from krouter.catalog import Known
+from krouter.cli.figures import UNKNOWN, count, moment, money, ordinal, span, tokens
+from krouter.combos import reference
+from krouter.plan import NotBuilt, Snapshot, rotates, strategy_of
+from krouter.records import rebuild
+from krouter.route import Attempt, End, Placed, Ranked, Route, Skipped, total_usage
+
+Rows = Iterable[tuple[str, str]]
+"""Labels, each with what it stands for; where that is empty, the row is left out."""
+
+LANES = {
+    "native": "in the provider's own dialect",
+    "litellm": "translated",
+    "demo": "built in",
+}
+"""What a user need know of each lane."""
+_READS = {Known.YES: "reads", Known.UNKNOWN: "may read", Known.NO: "does not read"}
+
+
+class Tone(Enum):
+    """How something ended, for its colour."""
+
+    PLAIN = auto()
+    GOOD = auto()
+    MIXED = auto()
+    BAD = auto()
+
+
+def tone(outcome: str) -> Tone:
+    if outcome == End.UNDER_WAY:
+        return Tone.PLAIN
+    return Tone.GOOD if outcome == End.ANSWERED else Tone.BAD
+
+
+def title(route: Route) -> str:
+    return f"{route.asked} → {route.served or 'no answer'}"
+
+
+def head(route: Route, zone: tzinfo | None) -> Rows:
+    """What was asked, when, and what came of it."""
+    took = "" if route.ended is None else f", took {span(route.ended - route.began)}"
+    yield "route", route.id
+    yield "asked", f"{route.asked}: {_target(route)}; {_manner(route)}"
+    yield "carries", f"{_carried(route)}, in the latest message" if route.needs else ""
+    yield "when", f"{moment(route.began, zone)}{took}"
+    yield "outcome", outcome(route)
+
+
+def _target(route: Route) -> str:
+    if not route.combo:
+        return "no combo, one model called directly" if route.plan else "no such combo or model"
+    strategy = f" ({strategy_name(route.snapshots[0])})" if route.snapshots else ""
+    return f"the combo {route.combo}{strategy}"
+
+
+def strategy_name(snapshot: Snapshot) -> str:
+    return strategy_of(snapshot.combo, snapshot.routing).name
+
+
+def _manner(route: Route) -> str:
+    return f"{route.dialect}, {'streamed' if route.stream else 'not streamed'}"
+
+
+def outcome(route: Route) -> str:
+    """Status and outcome of the whole; `answered` alone would hide which status was sent."""
+    status = "" if route.status is None else f"{route.status} "
+    return f"{status}{route.outcome}"
+
+
+def asked(route: Route) -> list[str]:
+    """The request, in a line or two."""
+    carried = f", with {_carried(route)}" if route.needs else ""
+    return [f"asks for {route.asked}{carried}"]
+
+
+def given(route: Route) -> list[str]:
+    """What the caller was given."""
+    if route.served:
+        return [f"gets the answer of {route.served} ({outcome(route)})"]
+    if route.outcome == End.UNDER_WAY:
+        return ["waits"]
+    last = f" of {route.attempts[-1].entry}" if route.attempts else ""
+    return [f"gets an error: {outcome(route)}{last}"]
+
+
+def listed(route: Route, placed: Placed, nested: str = "") -> str:
+    """Where an entry stands in the list that its order was made from."""
+    at = _plan_of(route, nested)
+    if at is None:
+        return ""
+    models = [entry.model for entry in route.snapshots[at].combo.models]
+    if placed.entry not in models:
+        return "not in the list"
+    return f"listed {ordinal(models.index(placed.entry) + 1)}" if len(models) > 1 else ""
+
+
+def _plan_of(route: Route, nested: str) -> int | None:
+    """Which of the snapshots the order of a nested combo, or of all, was made from."""
+    names = [snapshot.combo.name for snapshot in route.snapshots]
+    if nested:
+        return names.index(nested, 1) if nested in names[1:] else None
+    return 0 if names else None
+
+
+def reason(route: Route, placed: Placed) -> str:
+    """Why it stands there, without the words that its place in the list says as well."""
+    if not route.combo and placed.reason == "as listed":
+        return "asked for by name"
+    return placed.reason.removeprefix("as listed; ")
+
+
+def switches(route: Route, nested: str = "") -> list[str]:
+    """The lines of the steps that changed which entry goes first, of one order. The record holds
+    those of all orders, one order after the other."""
+    try:
+        plans = rebuild(route)
+    except NotBuilt:
+        return [] if nested else route.switches
+    at = _plan_of(route, nested)
+    if at is None:
+        return []
+    before = sum(len(plan.switches) for plan in plans[:at])
+    return route.switches[before : before + len(plans[at].switches)]
+
+
+def why_first(route: Route) -> Iterator[str]:
+    """Why the first entry of the order is the first, in one sentence."""
+    if not route.snapshots or len(route.plan) < 2:
+        return
+    snapshot, first = route.snapshots[0], route.plan[0].entry
+    models = [entry.model for entry in snapshot.combo.models]
+    if first not in models:
+        yield f"{first} went first: no entry of the list reads {_carried(route)}."
+        return
+    place = models.index(first)
+    though = f", though {ordinal(place + 1)} in the list" if place else ""
+    yield f"{first} went first{though}: {'; '.join(_causes(route, snapshot, place))}."
+
+
+def _causes(route: Route, snapshot: Snapshot, place: int) -> Iterator[str]:
+    """What put the entry listed at `place` to the front."""
+    moved = " ".join(switches(route))
+    if "Capacity auto-switch" in moved:
+        yield f"the latest message carries {_carried(route)}, which it {_reading(snapshot, place)}"
+        yield from _passed(snapshot, place)
+    if "Quota auto-switch" in moved:
+        left = snapshot.seen[place].left
+        yield "its provider reports the most quota left" + ("" if left is None else f", {left:.0%}")
+    if not moved and rotates(snapshot.combo, snapshot.routing):
+        yield "it is its turn in the rotation"
+    elif not moved:
+        yield "it stands first in the list, and nothing moved it"
+
+
+def _passed(snapshot: Snapshot, place: int) -> Iterator[str]:
+    """What those that stand before it in the list lack."""
+    for verb in ("does not read", "may read"):
+        names = [
+            entry.model
+            for at, entry in enumerate(snapshot.combo.models[:place])
+            if _reading(snapshot, at) == verb
+        ]
+        if names:
+            yield f"{' and '.join(names)} {_many(verb, names)} it"
+
+
+def _many(verb: str, names: list[str]) -> str:
+    return verb.replace("does", "do") if len(names) > 1 else verb
+
+
+def _reading(snapshot: Snapshot, place: int) -> str:
+    return _READS[snapshot.seen[place].reads_all(snapshot.needs)]
+
+
+def skipped(step: Skipped) -> list[str]:
+    """Who was passed over, and why."""
+    who = f"{step.entry}, account {step.account}" if step.account else step.entry
+    return [who, f"{step.reason} ({step.detail})" if step.detail else str(step.reason)]
+
+
+def tried(route: Route, attempt: Attempt) -> Rows:
+    """One call: why this entry, which account, and what became of it."""
+    lane = LANES.get(attempt.lane)
+    yield "place", _place(route, attempt.entry)
+    yield "account", _account(attempt.account, route.accounts.get(attempt.entry, []))
+    yield "lane", f"{attempt.lane}, {lane}" if lane else attempt.lane
+    yield "time", _times(attempt, route.began)
+    yield "tokens", spent([attempt])
+    yield "outcome", _verdict(attempt)
+    yield "lock", _lock(attempt)
+    yield "without", ", ".join(attempt.dropped)
+
+
+def _place(route: Route, entry: str) -> str:
+    for name, placed in (("", route.plan), *route.nested.items()):
+        for at, each in enumerate(placed, 1):
+            if each.entry == entry:
+                where = f"inside {name}" if name else "in the order"
+                return f"{ordinal(at)} {where}: {reason(route, each)}"
+    return "stands in for a model that is gone"
+
+
+def _account(name: str, ranked: list[Ranked]) -> str:
+    """With its score and reason where there was a choice."""
+    for at, each in enumerate(ranked, 1):
+        if each.account == name:
+            score = "" if each.score is None else f", score {each.score:.0f}"
+            return f"{name}, {ordinal(at)} of {len(ranked)}{score}: {each.reason}"
+    return name
+
+
+def _times(attempt: Attempt, began: float) -> str:
+    """Counted from the request's own beginning."""
+    parts = [f"began at {span(attempt.began - began)}"]
+    if attempt.first_byte is not None:
+        parts.append(f"first byte after {span(attempt.first_byte - attempt.began)}")
+    if attempt.ended is not None:
+        parts.append(f"took {span(attempt.ended - attempt.began)}")
+    return ", ".join(parts)
+
+
+def _verdict(attempt: Attempt) -> str:
+    status = "" if attempt.status is None else f"{attempt.status} "
+    row = "" if attempt.row is None else f", row {attempt.row} of the error table"
+    told = attempt.detail and attempt.detail != attempt.outcome
+    return f"{status}{attempt.outcome}{row}{f': {attempt.detail}' if told else ''}"
+
+
+def _lock(attempt: Attempt) -> str:
+    if attempt.lock is None:
+        return ""
+    return f"{attempt.locked} for {span(attempt.lock)}".lstrip()
+
+
+def spent(attempts: list[Attempt]) -> str:
+    """Tokens and money of `attempts`. Where no provider has told, that is not zero."""
+    told = [attempt for attempt in attempts if attempt.usage is not None]
+    if not told:
+        return "none told" if attempts else "none"
+    cost = money(sum(each.cost or 0 for each in told), sum(each.cost is None for each in told))
+    return f"{tokens(total_usage(told))}; {f'cost {cost}' if cost == UNKNOWN else cost}"
+
+
+def sums(route: Route) -> Rows:
+    """Who answered, without what, and what all of it took."""
+    yield "answer", route.served or "none"
+    yield "dropped", ", ".join(route.dropped)
+    yield "notes", "; ".join(route.notes)
+    yield "spent", _counted(route.attempts)
+    yield "waste", f"{_counted(route.wasted)}, never seen by the caller" if route.wasted else "none"
+
+
+def _counted(attempts: list[Attempt]) -> str:
+    return f"{count(len(attempts), 'attempt')}, {spent(attempts)}"
+
+
+def untried(route: Route) -> str:
+    """The entries that were not reached; empty where all were."""
+    reached = {step.entry for step in route.steps}
+    found = [each.entry for each in _flattened(route, route.plan) if each.entry not in reached]
+    if not found:
+        return ""
+    what = "Not needed" if route.served else "Not tried"
+    return f"{what}: {', '.join(dict.fromkeys(found))}."
+
+
+def _flattened(
+    route: Route, placed: list[Placed], around: frozenset[str] = frozenset()
+) -> Iterator[Placed]:
+    """Each nested combo that was reached gives way to its own entries."""
+    for each in placed:
+        name = reference(each.entry)
+        if name in route.nested and name not in around:
+            yield from _flattened(route, route.nested[name], around | {name})
+        else:
+            yield each
+
+
+def _carried(route: Route) -> str:
+    return " and ".join(_ARTICLE.get(medium, medium) for medium in route.needs)
+
+
+_ARTICLE = {"image": "an image", "pdf": "a PDF", "video": "a video"}

@@ -1,0 +1,146 @@
+"""Routes of past requests, with what their order was made from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from krouter.catalog import Known
+from krouter.combos import Combo, Entry, Medium
+from krouter.dialects.base import Usage
+from krouter.errors import Failure
+from krouter.health import Health
+from krouter.plan import Snapshot, Standing, make_plan
+from krouter.ranking import Standing as Accounts
+from krouter.ranking import order
+from krouter.route import Attempt, End, Route, Skip, Skipped
+from krouter.settings import RoutingSettings
+
+BEGAN = 1_800_000_000.0
+GLM, DS, CC = "glm/glm-5.1", "ds/deepseek-v4-pro", "cc/claude-sonnet-4-6"
+IMAGE: frozenset[Medium] = frozenset(("image",))
+TEXT_ONLY = Standing(dict.fromkeys(("image", "pdf", "audio", "video"), Known.NO))
+SEES = Standing({**TEXT_ONLY.reads, "image": Known.YES})
+DAILY = {GLM: TEXT_ONLY, DS: TEXT_ONLY, CC: SEES}
+DOLLAR = 10**12
+
+
+Seen = Mapping[str, Standing] | Sequence[tuple[str, Standing]]
+
+
+def begun(number: int, asked: str, seen: Seen, **fields: Any) -> Route:
+    """A route with its order; what is needed, and the turn of a rotation, are among `fields`."""
+    listed = list(seen.items() if isinstance(seen, Mapping) else seen)
+    snapshot = Snapshot(
+        Combo(
+            name=fields.pop("combo", asked),
+            models=tuple(Entry(model=model) for model, _ in listed),
+            strategy=fields.pop("strategy", "fallback"),
+        ),
+        RoutingSettings(),
+        tuple(standing for _, standing in listed),
+        needs=fields.get("needs", frozenset()),
+        turn=fields.pop("turn", 0),
+    )
+    fields["needs"] = tuple(sorted(fields.get("needs", ())))
+    given = {"dialect": "chat", "stream": False, "combo": snapshot.combo.name, **fields}
+    route = Route(f"{number:016x}", BEGAN + number, asked=asked, **given)
+    route.note_plan(make_plan(snapshot))
+    return route
+
+
+def attempt(route: Route, entry: str, account: str = "default", **fields: Any) -> Attempt:
+    """A call that began where the last one ended and took a second, unless told otherwise."""
+    provider, _, model = entry.partition("/")
+    last = route.attempts[-1].ended if route.attempts else None
+    began = last if last is not None else route.began + 0.004
+    given = {"lane": "native", "began": began, "ended": began + 1.0, "provider": provider, **fields}
+    made = Attempt(entry, model, account, **given)
+    route.steps.append(made)
+    return made
+
+
+def over(route: Route, status: int) -> Route:
+    last = route.attempts[-1]
+    route.ended, route.outcome, route.status = last.ended, last.outcome, status
+    if last.outcome == End.ANSWERED:
+        route.serve(last.entry)
+        route.name_dropped()
+    return route
+
+
+def screenshot() -> Route:
+    """The third entry answers, since it alone reads what the request carries."""
+    route = begun(1, "daily", DAILY, needs=IMAGE, stream=True)
+    attempt(
+        route,
+        CC,
+        first_byte=route.began + 0.42,
+        usage=Usage(1_532, 88, cached=1_024),
+        cost=3_400_000_000,
+        outcome=End.ANSWERED,
+    )
+    return over(route, 200)
+
+
+def failed() -> Route:
+    """Nobody answers; the caller is given the last one's error."""
+    route = begun(2, "daily", DAILY)
+    attempt(
+        route, GLM, outcome=Failure.RATE_LIMITED, row=8, status=429, detail="rate_limit_exceeded",
+        lock=30.0, locked="account and model",
+    )  # fmt: skip
+    attempt(route, DS, outcome=Failure.QUOTA_SPENT, row=6, status=402, lock=3_600.0,
+            locked="account")  # fmt: skip
+    attempt(
+        route, CC, outcome=Failure.EMPTY_REPLY, row=15, status=200, usage=Usage(20, 1),
+        first_byte=route.began + 2.5, lane="litellm",
+    )  # fmt: skip
+    return over(route, 502)
+
+
+def mixed() -> Route:
+    """Skips, several accounts, a nested combo, something dropped, and money that was wasted."""
+    seen = {"ds/deepseek-v4-pro": TEXT_ONLY, "backup": Standing(), "gone/model": Standing()}
+    route = begun(3, "work", seen, strategy="round-robin", turn=1, dialect="messages")
+    inner = Combo(name="backup", models=(Entry(model=GLM), Entry(model="ds/deepseek-v4-flash")))
+    snapshot = Snapshot(inner, RoutingSettings(), (TEXT_ONLY, Standing(left=0.4)))
+    route.note_plan(make_plan(snapshot), nested=True)
+    accounts = Accounts(
+        "zenith", {"main": 1, "spare": 2, "old": 3}, {"main": Health(0.5, 2.0, route.began)},
+        {"spare": 0.12}, route.began,
+    )  # fmt: skip
+    flash = "ds/deepseek-v4-flash"
+    route.note_ranking(flash, accounts, order(accounts))
+    route.steps.append(Skipped(flash, "old", Skip.LOCKED, "account barred"))
+    attempt(
+        route, flash, "main", outcome=Failure.SERVER_ERROR, row=10, status=500,
+        usage=Usage(9_000, 700), cost=DOLLAR // 50,
+    )  # fmt: skip
+    attempt(route, GLM, outcome=Failure.MODEL_GONE, row=4, status=404, lock=1_800.0,
+            locked="model")  # fmt: skip
+    attempt(route, "glm/glm-5", outcome=Failure.TIMED_OUT, row=11, ended=route.began + 62.0)
+    route.steps.append(Skipped("gone/model", "", Skip.NO_ACCOUNT, "set GONE_API_KEY"))
+    attempt(
+        route, DS, outcome=End.ANSWERED, first_byte=route.began + 63.0, usage=Usage(9_100, 321),
+        dropped=("thinking", "image"),
+    )  # fmt: skip
+    route.notes.append("1 event was not JSON and was left out")
+    return over(route, 200)
+
+
+HOSTILE = "[red]x[/red]\x1b[31m\nFAKE\u202e:boom: "
+LONG = "p/" + "very-long-name-" * 12
+
+
+def hostile() -> Route:
+    """Names and words made to colour, move or break a terminal."""
+    route = begun(4, HOSTILE, {LONG: Standing(), "p/日本語モデル": Standing()}, combo="combo")
+    attempt(
+        route, LONG, HOSTILE, outcome=Failure.BAD_REQUEST, row=14, status=400, detail=HOSTILE * 3
+    )
+    route.steps.append(Skipped(HOSTILE, "[bold]", Skip.NO_CREDENTIAL, "\x07\x9b2J"))
+    attempt(
+        route, "p/日本語モデル", outcome=End.ANSWERED, lane="[link=http://x]", dropped=(HOSTILE,)
+    )
+    return over(route, 200)
