@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
@@ -55,6 +55,17 @@ class Reading:
     """The signatures of its thinking."""
 
 
+class CallError(ValueError):
+    """A request that cannot be routed; the message says what is wrong with it."""
+
+
+class Asked(NamedTuple):
+    """What a request asks for: the name of a combo or a model, and whether as a stream."""
+
+    model: str
+    stream: bool
+
+
 class Tracker(Protocol):
     """Follows one stream. Fed every event in turn, it knows how far the reply has come."""
 
@@ -84,6 +95,12 @@ class Dialect(Protocol):
 
     name: str
     paths: tuple[str, ...]
+    """Its endpoints."""
+    prefix: str
+    """How the paths of its endpoints begin, where they name the model; empty where they do not."""
+
+    def asked(self, body: Body, path: str) -> Asked:
+        """Raises CallError."""
 
     def upstream_edits(self, body: Body) -> dict[str, Any]:
         """Fields to change in every request of this dialect."""
@@ -122,6 +139,22 @@ def read_loosely(raw: bytes, kind: type[_T]) -> _T | None:
         return msgspec.convert(json.loads(raw.decode("utf-8", "replace")), kind)
     except (ValueError, *UNREADABLE):
         return None
+
+
+def asked_in(body: Body, conversation: str, kinds: str, what: str) -> Asked:
+    """The `model` and `stream` of a body whose `conversation` begins with one of `kinds`, which is
+    `what`. Raises CallError."""
+    model = body.value("model")
+    if not isinstance(model, str) or not model.strip():
+        wrong = "is missing" if "model" not in body.fields else "must be a text that is not empty"
+        raise CallError(f"The field 'model' {wrong}: name a combo, or provider/model.")
+    stream = body.value("stream")
+    if stream is not None and not isinstance(stream, bool):
+        raise CallError("The field 'stream' must be true or false.")
+    first = bytes(memoryview(body.fields.get(conversation, b""))[:1]).decode("latin-1")
+    if not first or first not in kinds:
+        raise CallError(f"The field {conversation!r} must be {what}.")
+    return Asked(model, stream is True)
 
 
 def rename(raw: bytes, model: str) -> bytes:

@@ -13,11 +13,13 @@ import msgspec
 from krouter.body import Body, dump
 from krouter.dialects.base import (
     UNREADABLE,
+    Asked,
     Kind,
     Reading,
     Tracker,
     Usage,
     as_count,
+    asked_in,
     error_status,
     has_text,
     read_loosely,
@@ -248,6 +250,10 @@ def _first_count(*values: Any) -> int:
 class Chat:
     name = "chat"
     paths: tuple[str, ...] = ("/v1/chat/completions",)
+    prefix = ""
+
+    def asked(self, body: Body, path: str) -> Asked:
+        return asked_in(body, "messages", "[", "a list of messages")
 
     def upstream_edits(self, body: Body) -> dict[str, Any]:
         """Usage is asked for on every stream, so that each one can be counted."""

@@ -13,11 +13,13 @@ import msgspec
 from krouter.body import Body, BodyError, dump
 from krouter.dialects.base import (
     UNREADABLE,
+    Asked,
     Kind,
     Reading,
     Tracker,
     Usage,
     as_count,
+    asked_in,
     error_status,
     has_text,
     read_loosely,
@@ -204,6 +206,10 @@ def read_usage(usage: Any) -> Usage | None:
 class Messages:
     name = "messages"
     paths: tuple[str, ...] = ("/v1/messages",)
+    prefix = ""
+
+    def asked(self, body: Body, path: str) -> Asked:
+        return asked_in(body, "messages", "[", "a list of messages")
 
     def upstream_edits(self, body: Body) -> dict[str, Any]:
         return {}

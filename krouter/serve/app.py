@@ -85,14 +85,21 @@ class App:
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
             for dialect in DIALECTS.values()
-            for path in dialect.paths
+            for path in (*dialect.paths, *filter(None, [dialect.prefix]))
         }
+        self._prefixes = tuple(each.prefix for each in DIALECTS.values() if each.prefix)
         if origins := router.world.settings.server.cors_origins:
             self._serve: Any = CORSMiddleware(
                 self._dispatch, list(origins), allow_methods=["*"], allow_headers=["*"]
             )
         else:
             self._serve = self._dispatch
+
+    def _endpoint(self, path: str) -> Endpoint | None:
+        found = self._hot.get(path)
+        if found is None and self._prefixes and path.startswith(self._prefixes):
+            return next(self._hot[each] for each in self._prefixes if path.startswith(each))
+        return found
 
     def _limit(self) -> int:
         return self.router.world.settings.server.body_limit << 20
@@ -107,7 +114,7 @@ class App:
         path: str = scope["path"]
         if path.startswith("/v1/v1/"):
             path = scope["path"] = path[3:]
-        endpoint = self._hot.get(path)
+        endpoint = self._endpoint(path)
         if endpoint is not None and scope["method"] == "POST":
             await endpoint(scope, receive, send)
             return
@@ -122,7 +129,7 @@ class App:
             check(headers)
             if scope["path"].startswith(PREFIX):
                 check_admin(scope["method"], headers)
-            if scope["path"] in self._hot:
+            if self._endpoint(scope["path"]) is not None:
                 raise Refusal(405, f"{scope['path']} takes POST, not {scope['method']}.")
         except Refusal as refusal:
             dialect = dialect_of(scope["path"], headers)

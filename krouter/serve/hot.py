@@ -72,7 +72,8 @@ class Endpoint:
         try:
             self._authorize(headers)
             raw = await read_body(receive, headers, self._limit())
-            call = parse_call(self._dialect, raw, headers, scope["query_string"].decode("latin-1"))
+            query = scope["query_string"].decode("latin-1")
+            call = parse_call(self._dialect, raw, headers, scope["path"], query)
         except CallerGone:
             return
         except Refusal as refusal:

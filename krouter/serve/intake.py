@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from krouter.adapter import Call
 from krouter.body import Body, BodyError
-from krouter.dialects.base import Dialect
+from krouter.dialects.base import CallError, Dialect
 from krouter.wire import Headers
 
 Message = MutableMapping[str, Any]
@@ -137,19 +137,11 @@ def _check_encoding(headers: Headers) -> None:
         raise Refusal(415, f"The body is sent in {encoding!r}; send it without content-encoding.")
 
 
-def parse_call(dialect: Dialect, raw: bytes, headers: Headers, query: str) -> Call:
-    """The call in a request's body. Raises Refusal for one that cannot be routed."""
+def parse_call(dialect: Dialect, raw: bytes, headers: Headers, path: str, query: str) -> Call:
+    """The call in a request. Raises Refusal for one that cannot be routed."""
     try:
         body = Body.parse(raw)
-    except BodyError as error:
+        asked = dialect.asked(body, path)
+    except (BodyError, CallError) as error:
         raise Refusal(400, str(error)) from None
-    model = body.value("model")
-    if not isinstance(model, str) or not model.strip():
-        wrong = "is missing" if "model" not in body.fields else "must be a text that is not empty"
-        raise Refusal(400, f"The field 'model' {wrong}: name a combo, or provider/model.")
-    stream = body.value("stream")
-    if stream is not None and not isinstance(stream, bool):
-        raise Refusal(400, "The field 'stream' must be true or false.")
-    if bytes(memoryview(body.fields.get("messages", b""))[:1]) != b"[":
-        raise Refusal(400, "The field 'messages' must be a list of messages.")
-    return Call(dialect, body, headers, model, stream is True, query)
+    return Call(dialect, body, headers, asked.model, asked.stream, query)
