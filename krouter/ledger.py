@@ -155,8 +155,8 @@ class Ledger:
 
     def _run(self) -> None:
         try:
-            from krouter.ledger_file import LedgerFile  # brings sqlite3, which not all need
-
+            with self._using:  # a process forked in the midst of an import could never end it
+                from krouter.ledger_file import LedgerFile
             file = self._file = LedgerFile(self.path, self._now, self._connect)
             while not self._stopping:
                 self._rest(self._round(file))

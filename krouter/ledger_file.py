@@ -17,7 +17,7 @@ from krouter.route import Route
 
 DAY = 86_400.0
 MEGABYTE = 1_000_000
-BUSY_SECONDS = 0.25
+BUSY_SECONDS = 1.0
 TIDY_SECONDS = 600.0
 """How often old records are looked for."""
 STEP = 200

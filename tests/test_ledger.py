@@ -101,7 +101,7 @@ def test_a_route_comes_back_whole_and_gives_its_order_again(path: Path) -> None:
     assert rebuild(kept) == [plan]
 
 
-def test_what_is_over_is_written_without_being_asked_for(path: Path) -> None:
+def test_it_is_closed_and_begins_anew(path: Path) -> None:
     with bench(path) as it:
         it.ledger.put(made("first"))
         assert it.ledger.close(WAIT)
@@ -109,7 +109,26 @@ def test_what_is_over_is_written_without_being_asked_for(path: Path) -> None:
         it.ledger.put(made("second"))
         assert it.ledger.close(WAIT)
         assert ids(it.reader.requests()) == ["first", "second"]
+        assert it.ledger.flush(0)
         assert it.ledger.state == type(it.ledger.state)(path, "", 0, 0)
+
+
+def test_each_is_written_without_being_asked_for(path: Path) -> None:
+    commits: SimpleQueue[str] = SimpleQueue()
+
+    def connect(path: Path) -> sqlite3.Connection:
+        db = open_file(path)
+        db.set_trace_callback(lambda sql: commits.put(sql) if sql == "COMMIT" else None)
+        return db
+
+    with bench(path, connect=connect) as it:
+        it.keep(made("0"))
+        while not commits.empty():
+            commits.get()
+        for number in range(1, 6):
+            it.ledger.put(made(str(number)))
+            commits.get(timeout=WAIT)
+            assert commits.empty()
 
 
 def test_only_its_owner_may_read_it(path: Path) -> None:
