@@ -103,6 +103,7 @@ class UsageRow:
     wasted_output: int
     wasted_cost: int
     wasted_unpriced: int
+    """Of the wasted attempts, those that are not in the cost."""
 
 
 class LedgerReader:

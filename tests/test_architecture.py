@@ -124,6 +124,8 @@ def named(path: Path) -> Iterator[str]:
             "import krouter.cli",
             ("litellm", "fastapi", "aiohttp", "pydantic", "rich", "prometheus_client"),
         ),
+        ("import krouter.cli.route, krouter.cli.usage", ("litellm", "fastapi", "rich")),
+        ("import krouter.cli.log", ("litellm", "fastapi", "rich")),
         ("import krouter.serve.run", ("litellm", "httpx", "openai", "rich")),
     ],
 )

@@ -58,8 +58,10 @@ def head(route: Route, zone: tzinfo | None) -> Rows:
 
 
 def _target(route: Route) -> str:
+    if route.outcome == End.UNKNOWN_MODEL:
+        return "no such combo or model"
     if not route.combo:
-        return "no combo, one model called directly" if route.plan else "no such combo or model"
+        return "no combo, one model called directly" if route.plan else "no order was made"
     strategy = f" ({strategy_name(route.snapshots[0])})" if route.snapshots else ""
     return f"the combo {route.combo}{strategy}"
 
@@ -156,7 +158,8 @@ def _causes(route: Route, snapshot: Snapshot, place: int) -> Iterator[str]:
         yield from _passed(snapshot, place)
     if "Quota auto-switch" in moved:
         left = snapshot.seen[place].left
-        yield "its provider reports the most quota left" + ("" if left is None else f", {left:.0%}")
+        spent = "the quota of what stood before it is spent"
+        yield spent if left is None else f"its provider reports the most quota left, {left:.0%}"
     if not moved and rotates(snapshot.combo, snapshot.routing):
         yield "it is its turn in the rotation"
     elif not moved:
@@ -172,7 +175,8 @@ def _passed(snapshot: Snapshot, place: int) -> Iterator[str]:
             if _reading(snapshot, at) == verb
         ]
         if names:
-            yield f"{' and '.join(names)} {_many(verb, names)} it"
+            what = "it" if len(snapshot.needs) == 1 else "all of that"
+            yield f"{' and '.join(names)} {_many(verb, names)} {what}"
 
 
 def _many(verb: str, names: list[str]) -> str:

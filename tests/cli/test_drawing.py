@@ -18,13 +18,14 @@ from krouter.cli.output import console_for
 from krouter.cli.wording import why_first
 from krouter.combos import Entry
 from krouter.plan import Standing, make_plan
-from krouter.route import End, Route
+from krouter.route import End, Route, Skip
 from tests.cli.pasts import (
     CC,
     DAILY,
     DS,
     GLM,
     IMAGE,
+    SEES,
     TEXT_ONLY,
     attempt,
     begun,
@@ -114,6 +115,12 @@ def test_a_name_that_nobody_knew() -> None:
     assert "ORDER" not in shown
 
 
+def test_a_combo_that_could_not_be_run() -> None:
+    route = Route("5" * 16, 1_800_000_000.0, "chat", "panel", False)
+    route.status, route.outcome, route.ended = 501, Skip.NOT_BUILT, route.began
+    assert "panel: no order was made; chat" in drawn(route)
+
+
 def test_a_request_under_way() -> None:
     route = begun(6, "daily", DAILY)
     attempt(route, GLM, ended=None)
@@ -142,7 +149,17 @@ PDF = frozenset(("pdf",))
             {},
             "though 2nd in the list: its provider reports the most quota left, 70%",
         ),
+        (
+            {GLM: Standing(left=0.0, spent=True), DS: Standing()},
+            {},
+            "though 2nd in the list: the quota of what stood before it is spent",
+        ),
         ({GLM: Standing(), DS: TEXT_ONLY}, {"needs": PDF}, "nothing moved it"),
+        (
+            {GLM: TEXT_ONLY, CC: SEES, DS: Standing()},
+            {"needs": PDF | IMAGE},
+            f"an image and a PDF, which it may read; {GLM} and {CC} do not read all of that",
+        ),
     ],
 )
 def test_why_the_first_went_first(

@@ -189,3 +189,23 @@ def test_a_switch_is_printed_only_where_another_entry_goes_first(
     assert [line.split(" trying ")[1].split()[0] for line in tried] == [
         ORDER[0], ORDER[2], ORDER[0], ORDER[1], ORDER[2],
     ]  # fmt: skip
+
+
+def test_a_served_request_is_listed_drawn_and_explained(home: Home, upstream: Upstream) -> None:
+    settings, env = provider_settings(upstream.url, glm="a", ds="a", cc="a")
+    home.settings(settings)
+    home.env = env
+    home.combo("daily", {"models": list(ORDER)})
+    with serving(home, "serve", "--port", "0") as server:
+        body = {"model": "daily", "messages": [{"role": "user", "content": SCREENSHOT}]}
+        reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+        assert server.end(signal.SIGTERM)[0] == 0
+    route = reply.headers["x-krouter-route"]
+    assert f"  {route}  daily         {ORDER[2]}    200 answered" in home.run("log").stdout
+    drawn = " ".join(home.run("route", route[:-2]).stdout.split())
+    assert (
+        f"{ORDER[2]} went first, though 3rd in the list: the latest message carries an image, which"
+        f" it reads; {ORDER[0]} and {ORDER[1]} do not read it."
+    ) in drawn
+    assert home.json("explain", "--route", route)["same"]
+    assert home.json("usage")["total"]["requests"] == 1
