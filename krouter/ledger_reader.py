@@ -247,7 +247,7 @@ _KEYS: dict[By, _Key] = {
 _ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
 _SUMMED = (
     *("a.input", "a.output", "a.cached", "a.cache_write", "a.cost"),
-    *("a.input IS NOT NULL AND a.cost IS NULL", "a.seen = 0"),
+    *("a.cost IS NULL AND (a.input IS NOT NULL OR a.seen)", "a.seen = 0"),
     *("a.input * (a.seen = 0)", "a.output * (a.seen = 0)", "a.cost * (a.seen = 0)"),
     "a.seen = 0 AND a.input IS NOT NULL AND a.cost IS NULL",
 )

@@ -96,6 +96,12 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
     dropped: tuple[str, ...] = ()
     """What of the request could not be carried to the provider."""
 
+    @property
+    def is_unpriced(self) -> bool:
+        """Whether it used tokens of which the number or the price is not known. A failure that
+        tells of no tokens used none."""
+        return self.cost is None and (self.usage is not None or self.seen)
+
 
 class Placed(Struct, frozen=True):
     """An entry at its place in the order, and why it stands there."""
@@ -216,8 +222,8 @@ class Route(Struct):
 
     @property
     def unpriced(self) -> list[Attempt]:
-        """The attempts that used tokens of which the price is not known."""
-        return [each for each in self.attempts if each.usage is not None and each.cost is None]
+        """The attempts of which it is not known what they cost."""
+        return [each for each in self.attempts if each.is_unpriced]
 
 
 _FAILURES = frozenset(Failure)

@@ -207,7 +207,7 @@ def check_usage(reader: LedgerReader, by: By, given: list[Route]) -> None:
     for row in rows:
         wasted = [each for each in by_key[row.key] if not each.seen]
         assert (row.wasted, row.wasted_cost) == (len(wasted), summed(wasted)[5])
-        unpriced = [each for each in by_key[row.key] if each.usage and each.cost is None]
+        unpriced = [each for each in by_key[row.key] if each.is_unpriced]
         assert row.unpriced == len(unpriced)
 
 

@@ -165,7 +165,7 @@ def test_the_sums_are_those_of_the_routes(routes: list[Route], accept: str) -> N
         )
         check(
             f"krouter_{prefix}unpriced_attempts_total",
-            ((whose(r, a), int(a.usage is not None and a.cost is None)) for r, a in kept),
+            ((whose(r, a), int(a.is_unpriced)) for r, a in kept),
         )
     first_bytes = series(samples, "krouter_attempt_first_byte_seconds_count")
     assert sum(first_bytes.values()) == sum(a.first_byte is not None for _, a in pairs)

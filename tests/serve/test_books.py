@@ -89,7 +89,7 @@ def sums(routes: list[Route]) -> Counter[str]:
     attempts = [attempt for route in routes for attempt in route.attempts]
     found: Counter[str] = Counter(requests=len(routes), attempts=len(attempts))
     for attempt in attempts:
-        found["unpriced"] += attempt.usage is not None and attempt.cost is None
+        found["unpriced"] += attempt.is_unpriced
         found["cost"] += attempt.cost or 0
         if attempt.usage:
             found["input"] += attempt.usage.input
