@@ -33,7 +33,8 @@ def upstream(shared: Upstream) -> Iterator[Upstream]:
 
 @pytest.fixture
 def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts a krouter: `one` has the accounts a and b, `two` has x, unless said otherwise."""
+    """Starts a krouter: `one` has the accounts a and b, `two` has x, unless said otherwise.
+    With `leaps`, its time passes only while the provider stalls."""
     with ExitStack() as stack:
 
         def begin(
@@ -44,10 +45,18 @@ def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
             env |= more.pop("env", {})
             combos = more.pop("combos", {})
             edges = more.pop("edges", None)
+            leaps = upstream if more.pop("leaps", False) else None
             if models:
                 combos["daily"] = {"models": list(models), **more}
             return stack.enter_context(
-                Krouter(tmp_path, combos=combos, settings=text + settings, env=env, edges=edges)
+                Krouter(
+                    tmp_path,
+                    combos=combos,
+                    settings=text + settings,
+                    env=env,
+                    edges=edges,
+                    leaps=leaps,
+                )
             )
 
         yield begin

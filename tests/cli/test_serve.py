@@ -17,7 +17,7 @@ import pytest
 from tests.cli.conftest import CANARY, Home
 
 COMMAND = [sys.executable, "-c", "from krouter.cli import main; main()"]
-DEADLINE = 20.0
+DEADLINE = 60.0
 HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
 
 
