@@ -13,7 +13,8 @@ run: $(VENV)/run.stamp  ## serve on 127.0.0.1:20128 from this folder
 	$(BIN)/krouter serve --home .
 
 test: $(VENV)/dev.stamp  ## the whole suite; no network beyond loopback
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
+JOBS ?= 3
 
 check: $(VENV)/dev.stamp  ## lint, format, types
 	$(BIN)/ruff check .

@@ -328,7 +328,7 @@ class Metrics:
             self._first_bytes.observe((provider, model), attempt.first_byte - attempt.began)
         if attempt.lock is not None:
             self._locks_set.values[provider, attempt.locked, attempt.outcome] += 1
-        if attempt.usage is not None or attempt.is_unpriced:
+        if attempt.usage is not None or attempt.cost is not None or attempt.is_unpriced:
             entry = (combo, provider, model)
             self._spent.add(entry, attempt)
             if not attempt.seen:

@@ -33,7 +33,8 @@ def upstream(shared: Upstream) -> Iterator[Upstream]:
 
 @pytest.fixture
 def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
-    """Starts a krouter: `one` has the accounts a and b, `two` has x, unless said otherwise."""
+    """Starts a krouter: `one` has the accounts a and b, `two` has x, unless said otherwise.
+    With `leaps`, its time passes only while the provider stalls."""
     with ExitStack() as stack:
 
         def begin(
@@ -44,6 +45,7 @@ def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
             env |= more.pop("env", {})
             combos = more.pop("combos", {})
             edges, ledger = more.pop("edges", None), more.pop("ledger", False)
+            leaps = upstream if more.pop("leaps", False) else None
             if models:
                 combos["daily"] = {"models": list(models), **more}
             return stack.enter_context(
@@ -54,6 +56,7 @@ def start(upstream: Upstream, tmp_path: Path) -> Iterator[Start]:
                     env=env,
                     edges=edges,
                     ledger=ledger,
+                    leaps=leaps,
                 )
             )
 

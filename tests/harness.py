@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
+import pytest
+import uvicorn
 import uvloop
 from aiohttp.abc import AbstractResolver, ResolveResult
 
 from krouter.board import Board
 from krouter.paths import resolve_paths
+from krouter.pool import Pool
+from krouter.reporter import load_reporters
 from krouter.router import Router
 from krouter.serve.run import Served, open_server
+from tests.leaps import LeapingLoop
 from tests.upstream import Upstream
+
+REPORTERS = load_reporters()
 
 
 class Clock:
@@ -45,11 +53,48 @@ class Nowhere(AbstractResolver):
         pass
 
 
+class PromptServer(uvicorn.Server):
+    """Ends as soon as it is told to and its callers are gone; uvicorn's own looks ten times a
+    second, and hundreds of tests would wait for that. `krouter serve` is tested with the latter."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._told = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def stop(self) -> None:
+        """From any thread."""
+        self.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._told.set)
+
+    async def main_loop(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        await self.on_tick(0)
+        if not self.should_exit:
+            await self._told.wait()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listening in sockets or ():
+            listening.close()
+        state = self.server_state
+        for connection in list(state.connections):
+            connection.shutdown()
+        async with asyncio.timeout(self.config.timeout_graceful_shutdown):
+            while state.connections or state.tasks:
+                await asyncio.sleep(0.001)
+        for server in self.servers:
+            await server.wait_closed()
+
+
 class Krouter:
     """Serves `combos` (name → combo file content) and `settings` (TOML text) from `home`.
 
-    `clock` is the board's; event-loop time is real. `edges` are fields of the World to replace,
-    such as `sleep`, `chance` and `lanes`.
+    `clock` is the board's. `edges` are fields of the World to replace, such as `sleep`, `chance`
+    and `lanes`. Event-loop time is real; with a provider given as `leaps`, it passes only while
+    that one stalls, see tests/leaps.py.
     """
 
     def __init__(
@@ -63,8 +108,10 @@ class Krouter:
         host: str = "127.0.0.1",
         edges: Mapping[str, Any] | None = None,
         ledger: bool = False,
+        leaps: Upstream | None = None,
     ) -> None:
         self._ledger = ledger
+        self._leaps = leaps
         self._edges = dict(edges or {})
         self.home = home
         self.clock = clock or Clock()
@@ -90,28 +137,47 @@ class Krouter:
             now=self.clock,
             ledger=self._ledger,
         )
+        self._server = self.served.server = PromptServer(self.served.server.config)
         self.router.world = replace(self.router.world, **self._edges)
         self.url = self.served.url
-        self._thread = threading.Thread(target=lambda: uvloop.run(self._run()), daemon=True)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self.http = httpx.Client(base_url=self.url, timeout=30)
+        self.http = httpx.Client(base_url=self.url, timeout=60)
         return self
 
-    async def _run(self) -> None:
+    def _run(self) -> None:
+        if self._leaps is None:
+            uvloop.run(self._serve())
+            return
+        self.served.server.config.timeout_keep_alive = 3600
+        with asyncio.Runner(loop_factory=LeapingLoop) as runner:
+            loop = cast(LeapingLoop, runner.get_loop())
+            self._leaps.on_silence.append(loop.silence)
+            try:
+                runner.run(self._serve())
+            finally:
+                self._leaps.on_silence.remove(loop.silence)
+
+    async def _serve(self) -> None:
         self.loop = asyncio.get_running_loop()
         await self.served.run()
 
     def __exit__(self, *exc: object) -> None:
         self.http.close()
-        self.served.stop()
-        self._thread.join(20)
+        self._server.stop()
+        self._thread.join(60)
         assert not self._thread.is_alive(), "the server did not stop"
 
-    def forget(self) -> None:
-        """An empty board, as after a restart."""
-        self.router.world = replace(self.router.world, board=Board(self.clock))
+    def leap(self, seconds: float) -> None:
+        """Time passes for a krouter that leaps."""
+        self.loop.call_soon_threadsafe(cast(LeapingLoop, self.loop).leap, seconds)
 
-    def idle(self, seconds: float = 5) -> None:
+    def forget(self) -> None:
+        """Nothing known of any account, as after a restart."""
+        pool = self.served.house.pool = Pool.empty(self.clock, REPORTERS)
+        self.router.world = replace(self.router.world, board=Board(self.clock), pool=pool)
+
+    def idle(self, seconds: float = 30) -> None:
         """Returns once no call is under way and every route is closed."""
         ends = time.monotonic() + seconds
         while self.router.world.board.in_flight or any(not r.ended for r in self.router.routes):
@@ -172,3 +238,9 @@ def provider_settings(url: str, **accounts: str) -> tuple[str, dict[str, str]]:
                 f'[[account]]\nprovider = "{name}"\nname = "{account}"\nkey = "env:{variable}"\n'
             )
     return "".join(text), env
+
+
+def params_of(request: pytest.FixtureRequest) -> Mapping[str, Any]:
+    """What the test that asks for a fixture is parametrised with."""
+    spec = getattr(request.node, "callspec", None)
+    return spec.params if spec else {}

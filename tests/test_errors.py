@@ -1,7 +1,7 @@
 """The error table: what real providers answer, and what follows from it."""
 
 import json
-from time import perf_counter
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -649,9 +649,9 @@ def test_quotes_are_found_at_both_ends_of_a_huge_request() -> None:
 def test_a_long_quote_in_a_long_request_is_cheap() -> None:
     prompt = " ".join(f"line {n}: the prompt is too long\n" for n in range(6000))
     request = json.dumps({"content": prompt}).encode()
-    start = perf_counter()
+    start = thread_time()
     assert judge(400, openai(prompt[90_000:95_000]), request=request).row == 14
-    assert perf_counter() - start < 0.5
+    assert thread_time() - start < 0.5
 
 
 WORDINGS = st.sampled_from(

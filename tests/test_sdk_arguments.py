@@ -19,6 +19,7 @@ from pydantic import BaseModel
 import krouter
 from krouter.arguments import KROUTER_WAY
 from krouter.asking import seconds
+from tests.leaps import leaping_engine
 from tests.upstream import Upstream
 
 litellm = load_litellm()
@@ -55,6 +56,16 @@ PLAIN: dict[str, Any] = {
     "some_new_field": {"deep": [1, None]},
 }
 """Arguments that a provider gets under their own name."""
+
+
+class Nameless:
+    """Of no type that JSON knows. Its text names a test case, so it holds no address."""
+
+    def __repr__(self) -> str:
+        return "<nameless>"
+
+
+NAMELESS = Nameless()
 
 
 class City(BaseModel):
@@ -223,8 +234,8 @@ def test_what_steers_litellm_is_refused(
         ({"model": ""}, "model must be"),
         ({"model": None}, "model must be"),
         ({"messages": "hello"}, "messages must be a list"),
-        ({"messages": [object()]}, "must be a dict"),
-        ({"messages": [{"content": object()}]}, "not JSON"),
+        ({"messages": [NAMELESS]}, "must be a dict"),
+        ({"messages": [{"content": NAMELESS}]}, "not JSON"),
         ({"messages": ["hi"]}, "must be a dict"),
         ({"messages": [{"role": "user", "content": b"hi"}]}, "bytes cannot be sent"),
         ({"messages": [{"role": "user", "content": {"a"}}]}, "set cannot be sent"),
@@ -320,16 +331,21 @@ def test_a_timeout_ends_the_call(router: krouter.Router, stream: bool) -> None:
     assert caught.value.status_code == 504
 
 
-def test_a_timeout_is_all_that_counts_for_a_single_model(upstream: Upstream) -> None:
+def test_a_timeout_is_all_that_counts_for_a_single_model(
+    upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = {
         "provider": {"local": {"base_url": f"{upstream.url}/v1"}},
         "timeouts": {"first_byte": 0.05, "stall": 60},
     }
-    combos: dict[str, Any] = {"two": {"models": ["local/x:slow-headers=0.3", "local/good"]}}
+    good = {"model": "local/good", "timeouts": {"firstByte": 60}}
+    combos: dict[str, Any] = {"two": {"models": ["local/x:slow-headers=0.3", good]}}
     with krouter.Router(combos=combos, settings=settings, env={}) as router:
         late = router.completion("local/x:slow-headers=0.3", HELLO, timeout=20, stream=True)
         assert "".join(chunk.choices[0].delta.content or "" for chunk in late)
         assert router.completion("two", HELLO, timeout=20, stream=True).route.served == "local/good"
+    leaping_engine(monkeypatch, upstream)
+    with krouter.Router(combos=combos, settings=settings, env={}) as router:
         silent = router.completion("local/x:stall=2", HELLO, timeout=0.2, stream=True)
         with pytest.raises(litellm.Timeout, match="fell silent"):
             list(silent)

@@ -12,6 +12,8 @@ from krouter_adapters.litellm_lane.load import load_litellm
 
 import krouter
 from krouter.errors import Failure
+from tests.harness import params_of
+from tests.leaps import leaping_engine
 from tests.upstream import Upstream
 
 litellm = load_litellm()
@@ -79,12 +81,16 @@ def upstream() -> Iterator[Upstream]:
 
 
 @pytest.fixture
-def router(upstream: Upstream) -> Iterator[krouter.Router]:
+def router(
+    request: pytest.FixtureRequest, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[krouter.Router]:
+    if "stall" in params_of(request).get("script", ""):
+        leaping_engine(monkeypatch, upstream)
     native = {"base_url": f"{upstream.url}/v1"}
     translated = {"base_url": upstream.url, "speaks": ["messages"]}
     settings = {
         "provider": {"local": native, "other": native, "translated": translated},
-        "timeouts": {"first_byte": 0.3, "stall": 0.3, "total": 0.6},
+        "timeouts": {"first_byte": 30, "stall": 30, "total": 60},
     }
     combos: dict[str, Any] = {
         "two": {"models": ["other/one:status=401", "local/two:status=429;retry-after=7"]},

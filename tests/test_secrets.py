@@ -266,6 +266,6 @@ def test_a_command_of_a_cancelled_request_is_stopped(tmp_path: Path) -> None:
 
 
 async def until(done: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not done():
             await asyncio.sleep(0.005)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -19,6 +19,7 @@ from krouter.adapter import Adapter, Call, Target, load_lanes
 from krouter.providers import Provider
 from krouter.wire import Incoming, Wire
 from tests.harness import Krouter, Start, calls, provider_settings
+from tests.leaps import LeapingLoop
 from tests.upstream import Upstream
 from tests.upstream.script import Behaviour
 
@@ -238,14 +239,14 @@ def test_one_request_probes_after_a_lock(
     krouter.chat("daily")
     krouter.clock.forward(2)
     probe = pool.submit(krouter.chat, "daily", stream)
-    assert upstream.gate("probe").reached.wait(5)
+    assert upstream.gate("probe").reached.wait(30)
     assert served(krouter.chat("daily")) == "two/good"
     assert skips(krouter) == ["one/m a: being probed"]
     krouter.clock.forward(10)
     follower = pool.submit(krouter.chat, "daily")
     upstream.wait(5)
     upstream.gate("probe").open()
-    assert served(probe.result(5)) == served(follower.result(5)) == "one/m"
+    assert served(probe.result(30)) == served(follower.result(30)) == "one/m"
     krouter.idle()
 
 
@@ -257,7 +258,7 @@ def test_failures_under_way_together_count_once(
     asked = [pool.submit(krouter.chat, "daily") for _ in range(4)]
     upstream.wait(4)
     upstream.gate("all").open()
-    assert [future.result(5).status_code for future in asked] == [529] * 4
+    assert [future.result(30).status_code for future in asked] == [529] * 4
     assert krouter.locks() == {"one/a/m": (9, 2.0)}
 
 
@@ -450,11 +451,11 @@ def test_a_silent_provider_is_left_for_the_next_entry(
     text = "[timeouts]\nfirst_byte = 0.15\nattempt = 0.15\n" if where == "settings" else ""
     entry = {"model": "one/m", "timeouts": SILENT} if where == "entry" else "one/m"
     more = {"timeouts": SILENT} if where == "combo" else {}
-    krouter = start(entry, "two/good", settings=text, **more)
+    krouter = start(entry, "two/good", settings=text, leaps=True, **more)
     assert served(krouter.chat("daily", stream)) == "two/good"
     assert calls(upstream) == ["one-a m", "two-x good"]
     assert krouter.locks() == {"one/a/m": (11, 2.0)}
-    assert upstream.requests[0].closed.wait(1)
+    assert upstream.requests[0].closed.wait(30)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -462,7 +463,8 @@ def test_other_accounts_of_a_silent_provider_on_request(
     start: Start, upstream: Upstream, stream: bool
 ) -> None:
     upstream.script("m", ["stall"], key="one-a")
-    krouter = start("one/m", "two/good", timeouts={**SILENT, "tryOtherAccounts": True})
+    limits = {**SILENT, "tryOtherAccounts": True}
+    krouter = start("one/m", "two/good", timeouts=limits, leaps=True)
     assert served(krouter.chat("daily", stream)) == "one/m"
     assert calls(upstream) == ["one-a m", "one-b m"]
 
@@ -485,7 +487,7 @@ def test_an_entrys_total_bounds_its_attempts(
     start: Start, upstream: Upstream, stream: bool
 ) -> None:
     upstream.script("m", ["stall"])
-    krouter = start({"model": "one/m", "timeouts": {"total": 0.15}}, "two/good")
+    krouter = start({"model": "one/m", "timeouts": {"total": 0.15}}, "two/good", leaps=True)
     assert served(krouter.chat("daily", stream)) == "two/good"
 
 
@@ -496,7 +498,7 @@ def test_total_bounds_the_whole_walk(
 ) -> None:
     upstream.script("m", ["status=529"])
     upstream.script("silent", ["stall"])
-    krouter = start("one/m", "one/silent", "two/good", timeouts={"total": 0.3})
+    krouter = start("one/m", "one/silent", "two/good", timeouts={"total": 0.3}, leaps=True)
     reply = krouter.ask(dialect, "daily", stream)
     assert reply.status_code == 504
     assert calls(upstream) == ["one-a m", "one-b m", "one-a silent"]
@@ -611,7 +613,7 @@ def test_an_outer_entrys_limit_bounds_the_nested_attempts(start: Start, upstream
     upstream.script("m", ["stall"])
     inner = {"models": ["one/m"], "timeouts": {"attempt": 100, "firstByte": 100}}
     outer = {"model": "inner", "timeouts": {"attempt": 0.15}}
-    krouter = start("two/good", combos={"inner": inner, "bound": {"models": [outer]}})
+    krouter = start("two/good", combos={"inner": inner, "bound": {"models": [outer]}}, leaps=True)
     assert krouter.chat("bound").status_code == 504
 
 
@@ -637,11 +639,11 @@ def test_an_account_at_its_limit_is_skipped(
     upstream.script("m", ["gate=busy", "ok"], key="one-a")
     krouter = limited_krouter(start, upstream)
     first = pool.submit(krouter.chat, "daily")
-    assert upstream.gate("busy").reached.wait(5)
+    assert upstream.gate("busy").reached.wait(30)
     assert served(krouter.chat("daily")) == "two/good"
     assert skips(krouter) == ["one/m a: at its concurrency limit"]
     upstream.gate("busy").open()
-    assert served(first.result(5)) == "one/m"
+    assert served(first.result(30)) == "one/m"
 
 
 def test_callers_wait_in_line_when_nothing_else_is_left(
@@ -653,12 +655,12 @@ def test_callers_wait_in_line_when_nothing_else_is_left(
     for number in range(4):
         asked.append(pool.submit(krouter.chat, "only", user=str(number)))
         if number == 0:
-            assert upstream.gate("busy").reached.wait(5)
+            assert upstream.gate("busy").reached.wait(30)
         else:
             waits_in_line(krouter, number)
     assert len(upstream.requests) == 1
     upstream.gate("busy").open()
-    assert [served(future.result(5)) for future in asked] == ["one/m"] * 4
+    assert [served(future.result(30)) for future in asked] == ["one/m"] * 4
     assert [request.json["user"] for request in upstream.requests] == ["0", "1", "2", "3"]
     krouter.idle()
 
@@ -687,9 +689,9 @@ def test_a_waiter_takes_whichever_account_is_free_first(
     waiter = pool.submit(krouter.chat, "both")
     waits_in_line(krouter, 2)
     upstream.gate("two").open()
-    assert served(waiter.result(5)) == "two/m"
+    assert served(waiter.result(30)) == "two/m"
     upstream.gate("one").open()
-    assert {served(future.result(5)) for future in busy} == {"one/m", "two/m"}
+    assert {served(future.result(30)) for future in busy} == {"one/m", "two/m"}
 
 
 def test_a_caller_that_leaves_the_line_does_not_hold_it_up(
@@ -698,7 +700,7 @@ def test_a_caller_that_leaves_the_line_does_not_hold_it_up(
     upstream.script("m", ["gate=busy", "ok"])
     krouter = limited_krouter(start, upstream)
     first = pool.submit(krouter.chat, "only")
-    assert upstream.gate("busy").reached.wait(5)
+    assert upstream.gate("busy").reached.wait(30)
     with httpx.Client(base_url=krouter.url, timeout=0.3) as hasty:
         body = {"model": "only", "messages": []}
         with pytest.raises(httpx.ReadTimeout):
@@ -706,7 +708,7 @@ def test_a_caller_that_leaves_the_line_does_not_hold_it_up(
     last = pool.submit(krouter.chat, "only")
     waits_in_line(krouter, 1)
     upstream.gate("busy").open()
-    assert served(first.result(5)) == served(last.result(5)) == "one/m"
+    assert served(first.result(30)) == served(last.result(30)) == "one/m"
     assert len(upstream.requests) == 2
     krouter.idle()
 
@@ -719,10 +721,10 @@ def test_waiting_in_line_ends_with_the_requests_time(
     krouter.write_combo("hasty", {"models": ["one/m"], "timeouts": {"total": 0.2}})
     krouter.served.house.refresh()
     first = pool.submit(krouter.chat, "only")
-    assert upstream.gate("busy").reached.wait(5)
+    assert upstream.gate("busy").reached.wait(30)
     assert krouter.chat("hasty").status_code == 504
     upstream.gate("busy").open()
-    first.result(5)
+    first.result(30)
 
 
 # What cannot be sent
@@ -781,7 +783,7 @@ def test_what_is_not_built_is_named(start: Start, combo: dict[str, str], named: 
 
 
 class Slow:
-    """A lane that takes a while to be ready."""
+    """A lane that takes a while to be ready, on a loop that leaps."""
 
     name = "slow"
 
@@ -790,7 +792,9 @@ class Slow:
         self.speaks = lane.speaks
 
     async def ready(self) -> None:
-        await asyncio.sleep(0.2)
+        cast(LeapingLoop, asyncio.get_running_loop()).leap(0.2)
+        for _ in range(3):  # whatever has run out by now shows it
+            await asyncio.sleep(0)
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -799,7 +803,7 @@ def test_a_lane_that_is_not_ready_yet_is_no_fault_of_the_provider(
 ) -> None:
     lanes = tuple(map(Slow, load_lanes()))
     limits = {"timeouts": {"firstByte": 0.1, "attempt": 0.1}}
-    krouter = start("one/good", "two/good", edges={"lanes": lanes}, **limits)
+    krouter = start("one/good", "two/good", edges={"lanes": lanes}, leaps=True, **limits)
     assert served(krouter.chat("daily", stream)) == "one/good"
 
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
 
-from tests.harness import Krouter, provider_settings
+from tests.harness import Krouter, params_of, provider_settings
 from tests.upstream import Upstream
 
 CUT = "The provider's reply was cut short"
 SILENT = "The provider did not answer in time"
+COMBOS = {
+    "daily": {"models": ["one/m", "two/good"], "timeouts": {"stall": 0.2}},
+    "content": {"models": ["one/m", "two/good"], "timeouts": {"firstToken": 5}},
+    "patient": {"models": ["one/m"], "timeouts": {"stall": 0.1, "firstByte": 5}},
+    "token": {"models": ["one/m", "two/good"], "timeouts": {"firstToken": 0.2}},
+}
 
 
 @pytest.fixture(scope="module")
@@ -26,19 +33,26 @@ def upstream() -> Iterator[Upstream]:
 @pytest.fixture(scope="module")
 def served(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
     settings, env = provider_settings(upstream.url, one="a", two="x")
-    combos = {
-        "daily": {"models": ["one/m", "two/good"], "timeouts": {"stall": 0.2}},
-        "content": {"models": ["one/m", "two/good"], "timeouts": {"firstToken": 5}},
-        "patient": {"models": ["one/m"], "timeouts": {"stall": 0.1, "firstByte": 5}},
-    }
     home = tmp_path_factory.mktemp("home")
-    with Krouter(home, combos=combos, settings=settings, env=env) as krouter:
+    with Krouter(home, combos=COMBOS, settings=settings, env=env) as krouter:
+        yield krouter
+
+
+@pytest.fixture(scope="module")
+def timed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
+    """One whose limits are reached."""
+    settings, env = provider_settings(upstream.url, one="a", two="x")
+    home = tmp_path_factory.mktemp("timed")
+    with Krouter(home, combos=COMBOS, settings=settings, env=env, leaps=upstream) as krouter:
         yield krouter
 
 
 @pytest.fixture
-def krouter(served: Krouter, upstream: Upstream) -> Krouter:
+def krouter(request: pytest.FixtureRequest, upstream: Upstream) -> Krouter:
     upstream.clear()
+    params = params_of(request)
+    does = params["broken"].does if "broken" in params else params.get("how", "")
+    served: Krouter = request.getfixturevalue("timed" if "stall" in does else "served")
     served.forget()
     served.router.routes.clear()
     return served
@@ -238,7 +252,7 @@ class Caller:
         call = {"model": "daily", "max_tokens": 9, "messages": said, "stream": True}
         body = json.dumps(call).encode()
         url = httpx.URL(krouter.url)
-        self._socket = socket.create_connection((url.host, url.port or 80), 5)
+        self._socket = socket.create_connection((url.host, url.port or 80), 30)
         head = f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {len(body)}\r\n\r\n"
         self._socket.sendall(head.encode() + body)
 
@@ -259,10 +273,10 @@ def test_a_caller_that_leaves_mid_stream(
 ) -> None:
     upstream.script("m", ["gate=more,2;usage=11,5"])
     caller = Caller(krouter, dialect)
-    assert upstream.gate("more").reached.wait(5)
+    assert upstream.gate("more").reached.wait(30)
     caller.read_until(b"data:")
     caller.leave()
-    assert upstream.requests[0].closed.wait(1)
+    assert upstream.requests[0].closed.wait(30)
     krouter.idle()
     assert krouter.last_route["outcome"] == "caller gone"
     assert krouter.last_route["steps"][0]["row"] == 1
@@ -315,9 +329,16 @@ def test_any_shape_of_stream_is_whole(
     assert krouter.last_route["outcome"] == "answered"
 
 
-def test_silence_before_the_first_event_is_no_stall(krouter: Krouter, upstream: Upstream) -> None:
-    upstream.script("m", ["slow-first=0.3"])
-    reply = krouter.chat("patient", True)
+def test_silence_before_the_first_event_is_no_stall(timed: Krouter, upstream: Upstream) -> None:
+    upstream.clear()
+    timed.forget()
+    upstream.script("m", ["gate=first,0"])
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(timed.chat, "patient", True)
+        assert upstream.gate("first").reached.wait(30)
+        timed.leap(0.2)
+        upstream.gate("first").open()
+        reply = asked.result(30)
     assert reply.status_code == 200
     assert '"error"' not in reply.text
 
@@ -332,10 +353,10 @@ def test_with_a_limit_to_the_first_token_a_stream_is_held_until_then(
     assert reply.headers["x-krouter-model"] == "two/good"
 
 
-def test_a_stream_without_a_token_in_time_falls_over(krouter: Krouter, upstream: Upstream) -> None:
-    krouter.write_combo("token", {"models": ["one/m", "two/good"], "timeouts": {"firstToken": 0.2}})
-    krouter.served.house.refresh()
-    upstream.script("m", ["gate=never,1"])
-    reply = krouter.chat("token", True)
+def test_a_stream_without_a_token_in_time_falls_over(timed: Krouter, upstream: Upstream) -> None:
+    upstream.clear()
+    timed.forget()
+    upstream.script("m", ["stall=1"])
+    reply = timed.chat("token", True)
     assert reply.headers["x-krouter-model"] == "two/good"
-    assert krouter.locks() == {"one/a/m": (11, 2.0)}
+    assert timed.locks() == {"one/a/m": (11, 2.0)}

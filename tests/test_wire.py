@@ -66,7 +66,7 @@ def run(test: Callable[[HttpWire], Coroutine[Any, Any, None]]) -> None:
     async def whole() -> None:
         wire = HttpWire()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 await test(wire)
         finally:
             await wire.close()

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-from krouter_adapters.litellm_lane.lane import LitellmLane
+from krouter_adapters.litellm_lane.lane import LIBRARY, LitellmLane
 from krouter_adapters.rows import load_rows
 
 from krouter.adapter import Call, Target
@@ -154,3 +155,10 @@ class FakeWire:
     @property
     def body(self) -> Any:
         return json.loads(self.sent[-1].body)
+
+
+def hurry(put: Callable[[Any, str, float], None] = setattr) -> None:
+    """LiteLLM waits half a second before it asks how a prediction does, and between askings."""
+    LIBRARY.get()
+    handler = importlib.import_module("litellm.llms.replicate.chat.handler")
+    put(handler, "REPLICATE_POLLING_DELAY_SECONDS", 0.005)

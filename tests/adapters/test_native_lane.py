@@ -332,7 +332,7 @@ def test_what_reaches_the_provider(krouter: Krouter, upstream: Upstream, dialect
 def test_a_caller_that_names_no_agent_gets_none(krouter: Krouter, upstream: Upstream) -> None:
     raw = b'{"model":"local/ok","messages":[]}'
     host, port = krouter.url.removeprefix("http://").split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as caller:
+    with socket.create_connection((host, int(port)), timeout=30) as caller:
         caller.sendall(
             b"POST /v1/chat/completions HTTP/1.1\r\nhost: %s:%s\r\ncontent-length: %d\r\n"
             b"connection: close\r\n\r\n%s" % (host.encode(), port.encode(), len(raw), raw)

@@ -19,7 +19,7 @@ from tests.harness import provider_settings
 from tests.upstream import Upstream
 
 COMMAND = [sys.executable, "-c", "from krouter.cli import main; main()"]
-DEADLINE = 20.0
+DEADLINE = 60.0
 HELLO = {"model": "demo", "messages": [{"role": "user", "content": "hello"}]}
 
 

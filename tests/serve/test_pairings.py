@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,8 +14,9 @@ from urllib.parse import quote
 
 import httpx
 import pytest
+from krouter_adapters.litellm_lane.lane import LIBRARY
 
-from tests.harness import Krouter
+from tests.harness import Krouter, params_of
 from tests.test_walk_table import NO_WAIT, ROWS, Row, waiting
 from tests.upstream import Upstream
 from tests.validators import Heard, check_chat_stream, check_messages_stream
@@ -64,13 +66,13 @@ def secret_of(provider: str, account: str) -> str:
 
 def combos_for(spoken: str) -> dict[str, Any]:
     bad, good = f"one-{spoken}/bad", f"two-{spoken}/good"
-    hasty = {"model": bad, "timeouts": {"firstByte": 0.04, "attempt": 0.04}}
+    hasty = {"model": bad, "timeouts": {"firstByte": 0.2, "attempt": 0.2}}
     combos: dict[str, Any] = {
         "first": {"models": [bad, good]},
         "last": {"models": [f"two-{spoken}/unfit", bad]},
         "first-hasty": {"models": [hasty, good]},
         "last-hasty": {"models": [f"two-{spoken}/unfit", hasty]},
-        "stalls": {"models": [bad, good], "timeouts": {"stall": 0.15}},
+        "stalls": {"models": [bad, good], "timeouts": {"stall": 0.2}},
         "held": {"models": [bad, good], "timeouts": {"firstToken": 5}},
         "larger": {
             "models": [
@@ -92,22 +94,44 @@ def upstream() -> Iterator[Upstream]:
         yield upstream
 
 
-@pytest.fixture(scope="module")
-def served(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
+@contextmanager
+def serving(upstream: Upstream, home: Path, leaps: Upstream | None = None) -> Iterator[Krouter]:
+    LIBRARY.get()  # no test is the one that waits for LiteLLM
     settings, env = settings_for(upstream.url)
     combos = {name: combo for spoken in SPOKEN for name, combo in combos_for(spoken).items()}
 
     async def at_once(seconds: float) -> None:
         """The wait before the same account is tried again."""
 
-    home = tmp_path_factory.mktemp("home")
     edges = {"sleep": at_once}
-    with Krouter(home, combos=combos, settings=settings, env=env, edges=edges) as krouter:
+    with Krouter(
+        home, combos=combos, settings=settings, env=env, edges=edges, leaps=leaps
+    ) as krouter:
         yield krouter
 
 
+@pytest.fixture(scope="module")
+def served(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
+    with serving(upstream, tmp_path_factory.mktemp("home")) as krouter:
+        yield krouter
+
+
+@pytest.fixture(scope="module")
+def timed(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
+    """One whose limits are reached."""
+    with serving(upstream, tmp_path_factory.mktemp("timed"), upstream) as krouter:
+        yield krouter
+
+
+def stalls(params: Mapping[str, Any]) -> bool:
+    case = params.get("row") or params.get("broken")
+    return "stall" in (case.does if case else params.get("does", ""))
+
+
 @pytest.fixture
-def krouter(served: Krouter, upstream: Upstream) -> Krouter:
+def krouter(request: pytest.FixtureRequest, upstream: Upstream) -> Krouter:
+    timed = stalls(params_of(request))
+    served: Krouter = request.getfixturevalue("timed" if timed else "served")
     upstream.clear()
     upstream.script("unfit", ["status=400;message=unfit"])
     served.forget()
@@ -707,7 +731,7 @@ class Caller:
         call = {"model": model, "max_tokens": 9, "messages": said, "stream": stream}
         body = json.dumps(call).encode()
         url = httpx.URL(krouter.url)
-        self._socket = socket.create_connection((url.host, url.port or 80), 5)
+        self._socket = socket.create_connection((url.host, url.port or 80), 30)
         head = f"POST {PATHS[caller]} HTTP/1.1\r\nhost: localhost\r\n"
         self._socket.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
 
@@ -741,10 +765,10 @@ def test_a_caller_that_leaves_cancels_the_upstream_call(
 ) -> None:
     upstream.script("bad", [at(does, spoken)])
     with Caller(krouter, caller, f"first-{spoken}", mode == "stream") as client:
-        assert upstream.gate("more").reached.wait(5)
+        assert upstream.gate("more").reached.wait(30)
         if "{middle}" in does:
             client.read_until(PIECE.encode())
-    assert upstream.requests[0].closed.wait(1), "the upstream call runs on"
+    assert upstream.requests[0].closed.wait(30), "the upstream call runs on"
     krouter.idle()
     assert calls(upstream) == ["a bad"]
     assert krouter.locks() == {}

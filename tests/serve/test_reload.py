@@ -10,7 +10,7 @@ from krouter.keys import add_key
 from tests.harness import Krouter
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 10) -> bool:
+def eventually(holds: Callable[[], bool], seconds: float = 30) -> bool:
     """Asks again, with no pause, until it holds."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:

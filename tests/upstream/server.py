@@ -46,6 +46,7 @@ class Rules:
     on_request: Callable[[Request], None] | None
     connections: set[Connection]
     failures: list[BaseException]
+    on_silence: list[Callable[[Any], None]]
 
 
 class Connection(asyncio.Protocol):
@@ -217,6 +218,8 @@ class Connection(asyncio.Protocol):
 
     async def _break(self, broken: Break) -> None:
         if broken.kind == "stall":
+            for listener in list(self._rules.on_silence):
+                listener(self._transport.get_extra_info("peername"))
             await asyncio.get_running_loop().create_future()
         if broken.after is not None:
             await asyncio.sleep(BREAK_PAUSE)
@@ -290,6 +293,9 @@ class Upstream:
         on_request: Callable[[Request], None] | None = None,
     ) -> None:
         self.url = ""
+        self.on_silence: list[Callable[[Any], None]] = []
+        """Called with the address of the peer whenever a reply stalls, with all that comes before
+        in the hands of the kernel."""
         self._host = host
         self._port = port
         self._keys = keys
@@ -329,7 +335,7 @@ class Upstream:
     def open_connections(self) -> int:
         return len(self._rules.connections)
 
-    def wait(self, count: int = 1, timeout: float = 5) -> list[Request]:
+    def wait(self, count: int = 1, timeout: float = 30) -> list[Request]:
         """The requests, once there are `count`; TimeoutError if there never are."""
         return self._rules.book.wait(count, timeout)
 
@@ -353,7 +359,9 @@ class Upstream:
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
-        self._rules = Rules(Book(self._loop), self._keys, self._on_request, set(), [])
+        self._rules = Rules(
+            Book(self._loop), self._keys, self._on_request, set(), [], self.on_silence
+        )
         try:
             server = await self._loop.create_server(
                 lambda: Connection(self._rules), self._host, self._port, backlog=1024
