@@ -253,9 +253,12 @@ class Engine:
     async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._stopping = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
-        polling = asyncio.create_task(self.house.poller.run())
+        world = self.house.router.world
+        beside = [self.house.poller.run(), asyncio.to_thread(world.catalog.warm_up)]
+        tasks = [asyncio.create_task(each) for each in beside]
         await self._stopping.wait()
-        polling.cancel()
+        for task in tasks:
+            task.cancel()
         others = asyncio.all_tasks() - {asyncio.current_task()} - self._endings
         for task in others:
             task.cancel()

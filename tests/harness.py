@@ -217,6 +217,12 @@ Start = Callable[..., Krouter]
 """The fixture `start`."""
 
 
+def complaints(stderr: str) -> list[str]:
+    """What Python's development mode complains of, less how long a step took: that is the
+    machine's load."""
+    return [line for line in stderr.splitlines() if not line.startswith("Executing <")]
+
+
 def calls(upstream: Upstream) -> list[str]:
     """Credential and model of each request."""
     return [f"{request.credential} {request.model}" for request in upstream.requests]

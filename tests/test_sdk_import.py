@@ -15,7 +15,7 @@ def run(program: str) -> list[str]:
     code = textwrap.dedent(program)
     command = [sys.executable, "-W", "error", "-X", "dev", "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr == ""
+    assert complaints(done.stderr) == []
     return done.stdout.split()
 
 
