@@ -9,6 +9,7 @@ import textwrap
 import pytest
 
 import krouter
+from tests.harness import complaints
 
 
 def run(program: str) -> list[str]:
