@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -70,11 +71,16 @@ class App:
     """Routes by path before FastAPI sees a request, for the endpoints where time counts."""
 
     def __init__(
-        self, router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool
+        self,
+        router: Router,
+        guard: Guard,
+        problems: Callable[[], list[str]],
+        pool: Pool,
+        home: Path,
     ) -> None:
         self.router = router
         self.guard = guard
-        self.rest = build_rest(router, guard, problems, pool)
+        self.rest = build_rest(router, guard, problems, pool, home)
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
             for dialect in DIALECTS.values()
@@ -131,12 +137,12 @@ def dialect_of(path: str, headers: Headers) -> Dialect:
 
 
 def build_rest(
-    router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool
+    router: Router, guard: Guard, problems: Callable[[], list[str]], pool: Pool, home: Path
 ) -> FastAPI:
     """Everything but the hot endpoints."""
     app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
     add_errors(app)
-    add_pages(app, router, guard, problems)
+    add_pages(app, router, guard, problems, home)
     add_routes(app, router)
     add_quota(app, router, pool)
     return app
@@ -160,7 +166,7 @@ def add_errors(app: FastAPI) -> None:
 
 
 def add_pages(
-    app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]]
+    app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]], home: Path
 ) -> None:
     """What is here, how it is, and which models there are."""
 
@@ -184,7 +190,8 @@ def add_pages(
         if not guard.lets_in(request_headers(request.scope)):
             return shown
         combos, in_flight = len(router.world.combos), router.world.board.in_flight
-        return {**shown, "combos": combos, "in_flight": in_flight, "problems": found}
+        more = {"home": str(home), "combos": combos, "in_flight": in_flight}
+        return {**shown, **more, "problems": found}
 
     @app.get("/v1/models")
     async def models(request: Request) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def open_server(
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
     guard = Guard(house.keys, gate_of(settings, host), must=public)
-    app = App(house.router, guard, lambda: house.problems, house.pool)
+    app = App(house.router, guard, lambda: house.problems, house.pool, paths.home)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
     return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)
