@@ -253,9 +253,11 @@ class Engine:
     async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._stopping = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
-        polling = asyncio.create_task(self.house.poller.run())
+        beside = [self.house.poller.run(), self.house.mend()]
+        tasks = [asyncio.create_task(each) for each in beside]
         await self._stopping.wait()
-        polling.cancel()
+        for task in tasks:
+            task.cancel()
         others = asyncio.all_tasks() - {asyncio.current_task()} - self._endings
         for task in others:
             task.cancel()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,11 +18,13 @@ from krouter.catalog import build_catalog
 from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
+from krouter.errors import Failure
+from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import KeyRing
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
-from krouter.problems import ConfigError, Problem
+from krouter.problems import ConfigError, Problem, json_path
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
 from krouter.route import Log
@@ -70,8 +72,21 @@ def load_config(
     Raises ConfigError with every problem."""
     file = str(paths.config)
     settings = settings or load_settings(paths.config, required=required)
+    if unbuilt := list(_unbuilt(settings, file)):
+        raise ConfigError(unbuilt)
     registry = build_registry(load_rows(), settings, file)
     return Config(settings, registry, collect_accounts(registry, settings, env, file))
+
+
+def _unbuilt(settings: Settings, file: str) -> Iterator[Problem]:
+    """Dialects that a provider is said to speak and that krouter does not: whoever called it would
+    be answered 501."""
+    for name, provider in settings.provider.items():
+        for place, dialect in enumerate(provider.speaks or ()):
+            if dialect not in DIALECTS:
+                path = json_path(("provider", name, "speaks", place))
+                message = f"{dialect!r} is not built yet."
+                yield Problem(file, path, message, f"Known: {', '.join(DIALECTS)}.")
 
 
 def open_combos(paths: Paths) -> ComboStore:
@@ -139,10 +154,20 @@ class House:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the files as they are now."""
-        found = [*self._config_problems, *self.store.problems]
+        """What is wrong with files and credentials as they are now."""
+        found = [*self._config_problems, *self.store.problems, *self._faults()]
         texts = [str(problem) for problem in found if problem.level == "error"]
         return texts + ([self.keys.problem] if self.keys.problem else [])
+
+    def _faults(self) -> Iterator[Problem]:
+        """What is wrong with the accounts in use, and with the combos that name them."""
+        world, file = self.router.world, str(self.paths.config)
+        yield from credential_faults(
+            world.settings, world.registry, world.accounts, self._secrets, file
+        )
+        for name, combo in world.combos.items():
+            source = f"the combo {name}"
+            yield from unknown_accounts(combo, world.registry, world.accounts, source)
 
     def refresh(self) -> bool:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
@@ -221,6 +246,36 @@ class House:
                 changed = await asyncio.to_thread(self.refresh)
             except Exception as error:  # whatever it was, the next edit must be seen
                 _log.error("following the files failed with %s\n%s", *described(error))
+
+    async def mend(self) -> None:
+        """Gets credentials that could not be had, or were refused, until cancelled."""
+        commands = asyncio.create_task(self._secrets.mend())
+        try:
+            while True:
+                await asyncio.sleep(WATCH_SECONDS)
+                try:
+                    self._lift_locks()
+                except Exception as error:  # the next credential must be seen
+                    _log.error("following credentials failed with %s\n%s", *described(error))
+                if commands.done():
+                    commands = asyncio.create_task(self._secrets.mend())
+        finally:
+            commands.cancel()
+            await asyncio.gather(commands, return_exceptions=True)
+
+    def _lift_locks(self) -> None:
+        """Who was not signed in is asked again as soon as the file of its credential is another."""
+        world = self.router.world
+        refused = {
+            (provider, name)
+            for (provider, name, _), lock in world.board.locks()
+            if lock.failure is Failure.NOT_SIGNED_IN
+        }
+        for provider, name in refused:
+            for account in world.accounts.get(provider, ()):
+                if account.name == name and account.key and self._secrets.has_changed(account.key):
+                    world.board.signed_in(provider, name)
+                    self._log("CONFIG", f"{account.id}: its credential is new")
 
     def warm_up(self) -> None:
         """Begins what takes long, where a provider in use can be reached by no other lane."""

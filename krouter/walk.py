@@ -474,6 +474,8 @@ class Walk:
                     secret = await self._secret(candidate)
             except SecretError as error:
                 self._skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
+                if error.wait is not None:
+                    self._wait_helps(board.now() + error.wait)
                 return None
             except TimeoutError:
                 self._end_time()

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from krouter.accounts import Account
 from krouter.adapter import Adapter, lane_for, load_lanes, provider_of
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json
 from krouter.combos import Combo, Entry, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
+from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
 from krouter.load import Config, load_config, open_combos
@@ -25,8 +25,6 @@ from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.secrets import Secrets
-
-ENVIRONMENT = "environment"
 
 
 @click.command(cls=Command)
@@ -45,8 +43,10 @@ def check(
     JSON: ok, problems, each with file, path, message, hint, level (error, warning).
     """
     paths = find_paths(home, config, combos)
+    if config is not None and not paths.config.is_file():
+        raise ConfigError([Problem(str(paths.config), "", "no such file.")])
     store = open_combos(paths)
-    settings, found = _config(paths, required=config is not None)
+    settings, found = _config(paths)
     if combo is None:
         found += [*_house(paths, settings, store), *store.problems]
         names = list(store.combos)
@@ -54,13 +54,15 @@ def check(
         names = _reached(combo.removeprefix("combo/"), store.combos)
         found += _files(combo.removeprefix("combo/"), names, store)
     if settings:
+        used = None if combo is None else _used(settings, store, names)
+        found += _credentials(paths, settings, used)
         found += _entries(settings, store, names)
     _report(list(dict.fromkeys(found)), as_json)
 
 
-def _config(paths: Paths, *, required: bool) -> tuple[Config | None, list[Problem]]:
+def _config(paths: Paths) -> tuple[Config | None, list[Problem]]:
     try:
-        return load_config(paths, os.environ, required=required), []
+        return load_config(paths, os.environ), []
     except ConfigError as error:
         return None, list(error.problems)
 
@@ -82,10 +84,9 @@ def _count(number: int, what: str) -> str:
 
 
 def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[Problem]:
-    """Credentials, aliases and keys."""
+    """Aliases and keys."""
     if config:
         file = str(paths.config)
-        yield from _credentials(config, Secrets(os.environ, folder=paths.home), file)
         yield from _aliases(config, store.combos, file)
     try:
         list_keys(paths.keys)
@@ -93,29 +94,20 @@ def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[P
         yield from error.problems
 
 
-def _credentials(config: Config, secrets: Secrets, file: str) -> Iterator[Problem]:
-    stated = dict(_references(config))
-    given = frozenset(stated.values())
-    for path, ref in stated.items():
-        if fault := secrets.present(ref):
-            yield Problem(file, path, f"{fault}.")
-    for account in _accounts(config):
-        key = account.key
-        if key and key not in given and (fault := secrets.present(key)):
-            yield Problem(ENVIRONMENT, "", f"account {account.id}: {fault}.")
+def _credentials(paths: Paths, config: Config, providers: Set[str] | None) -> Iterator[Problem]:
+    secrets = Secrets(os.environ, folder=paths.home)
+    settings, registry, accounts = config.settings, config.registry, config.accounts
+    file = str(paths.config)
+    return credential_faults(settings, registry, accounts, secrets, file, providers)
 
 
-def _references(config: Config) -> Iterator[tuple[str, str]]:
-    for name, provider in config.settings.provider.items():
-        if provider.key:
-            yield json_path(("provider", name, "key")), provider.key
-    for index, account in enumerate(config.settings.account):
-        if account.key:
-            yield json_path(("account", index, "key")), account.key
-
-
-def _accounts(config: Config) -> Iterator[Account]:
-    return (account for accounts in config.accounts.values() for account in accounts)
+def _used(config: Config, store: ComboStore, names: Iterable[str]) -> Set[str]:
+    """The providers that these combos use, judges included."""
+    combos = [store.combos[name] for name in names]
+    models = [entry.model for combo in combos for entry in combo.models]
+    models += [combo.judge_name for combo in combos if combo.judge_name]
+    found = (config.registry.split(model)[0] for model in models if reference(model) is None)
+    return {provider.name for provider in found if provider is not None}
 
 
 def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
@@ -180,6 +172,7 @@ class _Entries:
 
     def check(self, combo: Combo, file: str) -> Iterator[Problem]:
         yield from self._strategy(combo, file)
+        yield from unknown_accounts(combo, self.config.registry, self.config.accounts, file)
         for place, entry in enumerate(combo.models):
             if reference(entry.model) is None:
                 yield from self._entry(entry, file, json_path(("models", place)))
@@ -209,13 +202,7 @@ class _Entries:
         yield from self._account(entry, provider, file, path)
 
     def _account(self, entry: Entry, provider: Provider, file: str, path: str) -> Iterator[Problem]:
-        known = [account.name for account in self.config.accounts[provider.name]]
-        if not known:
+        if not self.config.accounts[provider.name]:
             message = f"{entry.model!r} is skipped: no account for {provider.name}."
             hint = missing_account(provider, None)
             yield Problem(file, path, message, f"{hint[0].upper()}{hint[1:]}.", "warning")
-            return
-        for place, name in enumerate(entry.accounts or ()):
-            if name not in known:
-                message = f"{provider.name} has no account {name!r}."
-                yield Problem(file, f"{path}.accounts[{place}]", message, did_you_mean(name, known))

@@ -56,7 +56,7 @@ class Served:
 
     async def run(self) -> None:
         """Serves until told to stop by a signal or by `stop`."""
-        beside = [self.house.watch(), self.house.poller.run()]
+        beside = [self.house.watch(), self.house.mend(), self.house.poller.run()]
         tasks = [asyncio.create_task(each) for each in beside]
         try:
             await self.server.serve([self.socket])

@@ -87,10 +87,6 @@ base_url = "http://127.0.0.1:1/v1"
 key = "env:NOT_SET"
 account_strategy = "p2c"
 
-[provider.only]
-base_url = "http://127.0.0.1:1/v1"
-speaks = ["responses"]
-
 [[account]]
 provider = "glm"
 name = "file"
@@ -109,7 +105,6 @@ auth = "caller"
 
 def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     home.settings(SETTINGS)
-    home.combo("translated", {"models": ["only/x"]})
     found = problems(home)
     own = {key: p for key, p in found.items() if key[0] == "krouter.toml"}
     errors = {path for (_, path), p in own.items() if p["level"] == "error"}
@@ -122,8 +117,30 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     assert all(problem["level"] == "error" for problem in own.values())
     assert own["krouter.toml", '$.aliases["claude-haiku-*"]']["hint"] == "Did you mean 'daily'?"
     assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
-    texts = [p["message"] for p in home.json("check", "translated")["problems"]]
-    assert texts[0] == "only speaks only responses: translation is not built."
+
+
+def test_a_dialect_that_is_not_built_is_refused(home: Home) -> None:
+    base = '[provider.only]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    home.settings(f'{base}speaks = ["chat", "responses"]\n')
+    problem = problems(home)["krouter.toml", "$.provider.only.speaks[1]"]
+    assert problem["message"] == "'responses' is not built yet."
+    assert problem["hint"] == "Known: chat, messages."
+    assert home.run("explain", "only/x").exit_code == 3
+
+
+def test_the_credentials_a_combo_needs_are_checked_with_it(home: Home) -> None:
+    home.settings(SETTINGS)
+    home.combo("outer", {"models": ["demo/a", "inner"]})
+    home.combo("inner", {"models": ["glm/x"]})
+    assert set(problems(home, "outer")) == {("krouter.toml", "$.account[0].key")}
+    assert home.json("check", "demo") == {"ok": True, "problems": []}
+
+
+def test_settings_that_are_not_there(home: Home) -> None:
+    for command in ("check", "combos"):
+        result = home.run(command, "--config", str(home.path / "none.toml"))
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert "none.toml" in result.stderr
 
 
 def test_credentials_of_the_environment(home: Home) -> None:
