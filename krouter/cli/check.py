@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
@@ -9,10 +10,11 @@ from pathlib import Path
 
 import click
 
-from krouter.adapter import Adapter, lane_for, load_lanes, provider_of
+from krouter.adapter import Adapter, lane_for, load_lanes, load_models, provider_of
+from krouter.catalog import MEDIA, Catalog, Known, build_catalog
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json
-from krouter.combos import Combo, Entry, reference, references
+from krouter.combos import Combo, Entry, Medium, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
 from krouter.faults import credential_faults, unknown_accounts
@@ -25,6 +27,7 @@ from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.secrets import Secrets
+from krouter.settings import AdapterPool
 
 
 @click.command(cls=Command)
@@ -84,10 +87,11 @@ def _count(number: int, what: str) -> str:
 
 
 def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[Problem]:
-    """Aliases and keys."""
+    """Aliases, the vision adapter and keys."""
     if config:
         file = str(paths.config)
         yield from _aliases(config, store.combos, file)
+        yield from _adapter(config, store.combos, file)
     try:
         list_keys(paths.keys)
     except ConfigError as error:
@@ -122,6 +126,49 @@ def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator
             yield Problem(
                 file, json_path(("aliases", name)), message, _near(target, config, combos)
             )
+
+
+def _adapter(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
+    """Models of the vision adapter that it will never use."""
+    catalog = build_catalog(load_models, config.settings.reads)
+    for medium in MEDIA:
+        pool: AdapterPool = getattr(config.settings.vision_adapter, medium)
+        place = ("vision_adapter", medium)
+        if pool.models and not pool.enabled:
+            message = f"{place[0]}.{medium} lists models, but is switched off."
+            yield Problem(file, json_path(place), message, "Set enabled = true.", "warning")
+            continue
+        for index, model in enumerate(pool.models):
+            if fault := _useless(model, medium, config, combos, catalog):
+                path = json_path((*place, "models", index))
+                yield Problem(
+                    file, path, f"{model!r} is not used: {fault[0]}.", fault[1], "warning"
+                )
+
+
+def _useless(
+    model: str, medium: Medium, config: Config, combos: Mapping[str, Combo], catalog: Catalog
+) -> tuple[str, str] | None:
+    """Why the vision adapter never puts `model` in front, and what to do about it."""
+    if (name := reference(model)) is not None:
+        what = "it is a combo" if name in combos else "it names no provider"
+        return what, "Write provider/model."
+    alias, _, rest = model.partition("/")
+    provider = config.registry.find(alias)
+    if provider is None:
+        hint = did_you_mean(alias, config.registry.names_with_aliases())
+        return f"no provider {alias!r} is known", hint
+    known = catalog.facts(provider, rest).reads[medium]
+    if known is not Known.YES:
+        what = "it does not read" if known is Known.NO else "it is not known to read"
+        return (
+            f"{what} {medium}",
+            f"If it does: [reads] {json.dumps(model)} = [{json.dumps(medium)}].",
+        )
+    if not config.accounts[provider.name]:
+        hint = missing_account(provider, None)
+        return f"{provider.name} has no account", f"{hint[0].upper()}{hint[1:]}."
+    return None
 
 
 def _near(target: str, config: Config, combos: Mapping[str, Combo]) -> str:

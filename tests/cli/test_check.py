@@ -136,6 +136,52 @@ def test_the_credentials_a_combo_needs_are_checked_with_it(home: Home) -> None:
     assert home.json("check", "demo") == {"ok": True, "problems": []}
 
 
+ADAPTER = """
+[vision_adapter.image]
+models = ["openai/gpt-5.1", "daily", "gpt-5.1", "deepsek/x", "ds/deepseek-v4-pro", "glm/unheard-of"]
+
+[vision_adapter.pdf]
+models = ["openai/gpt-5.1"]
+"""
+
+
+def test_useless_models_of_the_vision_adapter(home: Home) -> None:
+    home.settings(ADAPTER)
+    home.env = {"OPENAI_API_KEY": "x"}
+    found = problems(home, code=0)
+    told = {path: (p["message"], p["hint"]) for (_, path), p in found.items() if "vision" in path}
+    cure = 'If it does: [reads] "{}" = ["image"].'
+    assert told == {
+        "$.vision_adapter.image.models[1]": (
+            "'daily' is not used: it is a combo.",
+            "Write provider/model.",
+        ),
+        "$.vision_adapter.image.models[2]": (
+            "'gpt-5.1' is not used: it names no provider.",
+            "Write provider/model.",
+        ),
+        "$.vision_adapter.image.models[3]": (
+            "'deepsek/x' is not used: no provider 'deepsek' is known.",
+            "Did you mean 'deepseek'?",
+        ),
+        "$.vision_adapter.image.models[4]": (
+            "'ds/deepseek-v4-pro' is not used: it does not read image.",
+            cure.format("ds/deepseek-v4-pro"),
+        ),
+        "$.vision_adapter.image.models[5]": (
+            "'glm/unheard-of' is not used: it is not known to read image.",
+            cure.format("glm/unheard-of"),
+        ),
+        "$.vision_adapter.pdf": (
+            "vision_adapter.pdf lists models, but is switched off.",
+            "Set enabled = true.",
+        ),
+    }
+    without = problems(home, code=0) if home.env.clear() is None else {}
+    first = without["krouter.toml", "$.vision_adapter.image.models[0]"]
+    assert first["message"] == "'openai/gpt-5.1' is not used: openai has no account."
+
+
 def test_settings_that_are_not_there(home: Home) -> None:
     for command in ("check", "combos"):
         result = home.run(command, "--config", str(home.path / "none.toml"))
