@@ -365,7 +365,7 @@ def _failure(route: Route | None) -> Failure | None:
 
 
 _FAILURES = frozenset(Failure)
-_NO_CREDENTIAL = {Skip.NO_ACCOUNT, Skip.NO_CREDENTIAL}
+_NO_CREDENTIAL = {Skip.NO_ACCOUNT, Skip.NO_CREDENTIAL, Skip.CALLER_UNSIGNED}
 
 
 def _message(told: Mapping[str, Any], status: int) -> str:

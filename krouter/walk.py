@@ -14,7 +14,7 @@ from krouter.adapter import Call, Target
 from krouter.answer import Answer, error_answer, stamps
 from krouter.attempt import Failed, Limits, Trial
 from krouter.board import Block, Blocked, LockState, Pair, Ticket
-from krouter.callers import callers_token
+from krouter.callers import CallerUnsigned, callers_token, how_to_sign_in
 from krouter.combos import Entry, Medium
 from krouter.dialects.strip import without_images
 from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, without_thinking
@@ -246,6 +246,7 @@ class Walk:
                 pair = await self.world.board.wait_for_room(limits)
         except TimeoutError:
             self._end_time()
+            self._wait_helps(self.world.board.now())
             return None
         candidate = next(c for c in self._full if _pair(c.account) == pair)
         self._full.remove(candidate)
@@ -473,7 +474,9 @@ class Walk:
                 async with asyncio.timeout_at(self.deadline):
                     secret = await self._secret(candidate)
             except SecretError as error:
-                self._skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
+                unsigned = isinstance(error, CallerUnsigned)
+                reason = Skip.CALLER_UNSIGNED if unsigned else Skip.NO_CREDENTIAL
+                self._skip(leaf.name, account.name, reason, str(error))
                 if error.wait is not None:
                     self._wait_helps(board.now() + error.wait)
                 return None
@@ -502,7 +505,7 @@ class Walk:
         url = next(filter(None, (*own, provider.litellm_base, *provider.base_urls.values())), "")
         token = callers_token(self.call.headers, provider, url, world.is_own_key)
         if token is None:
-            raise SecretError("the caller sent no credential of its own")
+            raise CallerUnsigned
         return token
 
     def _sendable(self, candidate: Candidate, refused: frozenset[Feature]) -> _Sendable:
@@ -625,10 +628,17 @@ class Walk:
         if self._last is not None:
             return self._failure(self._last)
         if self._left() <= 0:
-            return self._error(504, "The request's total time is over.")
+            return self._error(504, f"The request's total time is over{self._line()}.")
         if self._locked:
             return self._all_locked()
         return self._nothing_to_send()
+
+    def _line(self) -> str:
+        """Whom the time was spent waiting for."""
+        if not self._full:
+            return ""
+        whose = dict.fromkeys(f"{c.leaf.name} (account {c.account.name})" for c in self._full)
+        return f": it waited for a place at {' or '.join(whose)}, which is {Skip.AT_LIMIT}"
 
     def _failure(self, failed: Failed) -> Answer:
         verdict = failed.verdict
@@ -649,12 +659,19 @@ class Walk:
         skipped = [step for step in self.route.steps if isinstance(step, Skipped)]
         unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT, Skip.UNSUPPORTED}
         counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
+        if counted and all(step.reason is Skip.CALLER_UNSIGNED for step in counted):
+            return self._error(401, self._unsigned(counted))
         status = 501 if all(step.reason in unbuilt for step in counted) else 503
         reasons = (
             f"{step.entry}: {step.reason}{f' ({step.detail})' if step.detail else ''}"
             for step in skipped
         )
         return self._error(status, "No entry could be sent to. " + "; ".join(reasons) + ".")
+
+    def _unsigned(self, skipped: list[Skipped]) -> str:
+        names = " and ".join(dict.fromkeys(step.entry for step in skipped))
+        how = how_to_sign_in(self.call.headers, self.world.is_own_key)
+        return f"{names} is answered with the caller's own credential, and none was sent. {how}"
 
     def _error(self, status: int, message: str, failed: Failed | None = None) -> Answer:
         notes = {"krouter_route": self.route.id}

@@ -87,6 +87,9 @@ base_url = "http://127.0.0.1:1/v1"
 key = "env:NOT_SET"
 account_strategy = "p2c"
 
+[provider.only]
+base_urls = { responses = "http://127.0.0.1:1/v1" }
+
 [[account]]
 provider = "glm"
 name = "file"
@@ -105,6 +108,7 @@ auth = "caller"
 
 def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     home.settings(SETTINGS)
+    home.combo("translated", {"models": ["only/x"]})
     found = problems(home)
     own = {key: p for key, p in found.items() if key[0] == "krouter.toml"}
     errors = {path for (_, path), p in own.items() if p["level"] == "error"}
@@ -117,6 +121,8 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     assert all(problem["level"] == "error" for problem in own.values())
     assert own["krouter.toml", '$.aliases["claude-haiku-*"]']["hint"] == "Did you mean 'daily'?"
     assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
+    texts = [p["message"] for p in home.json("check", "translated")["problems"]]
+    assert texts[0] == "only speaks only responses: translation is not built."
 
 
 def test_a_dialect_that_is_not_built_is_refused(home: Home) -> None:
