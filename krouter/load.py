@@ -58,6 +58,9 @@ class Combos(Protocol):
     @property
     def problems(self) -> tuple[Problem, ...]: ...
 
+    @property
+    def unserved(self) -> Mapping[str, str]: ...
+
     def refresh(self) -> Changes | None: ...
 
 
@@ -142,6 +145,7 @@ class House:
             registry=config.registry,
             accounts=config.accounts,
             combos=self.store.combos,
+            unserved=self.store.unserved,
             board=board,
             secrets=self._secrets,
             lanes=load_lanes(),
@@ -197,6 +201,7 @@ class House:
                 registry=config.registry,
                 accounts=config.accounts,
                 combos=self.store.combos,
+                unserved=self.store.unserved,
             )
         )
         _restart_rotations(world, self.router.world)

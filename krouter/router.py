@@ -103,6 +103,9 @@ def _unknown(target: str, asked: str, world: World) -> str:
         return f"Unknown model {asked[:50]!r}...: a name has at most {LONGEST_NAME} characters."
     if asked.split() != [asked]:
         return f"Unknown model {asked!r}: a name holds no blanks."
+    for name in (target.removeprefix("combo/"), target.removeprefix("claude-")):
+        if fault := world.unserved.get(name):
+            return f"Unknown model {asked!r}: the combo {name} is not served: {fault}"
     usable = (name for name in entries(world.combos) if known_provider(name, world))
     known = [*world.combos, *world.settings.aliases, *usable]
     via = "" if target == asked else f" (an alias for {target!r})"

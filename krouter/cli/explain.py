@@ -67,7 +67,8 @@ def explain(
 
     NAME is what a caller would ask for: a combo, an alias or provider/model. Nothing is sent, and
     no rotation moves on. Locks, quotas, rotations and health are known to the running server
-    alone; the order is that of a server which has just started.
+    alone; the order is that of a server which has just started. Exit code 1 where nothing can be
+    sent.
 
     JSON: asked, kind (combo, alias, claude-name, model, bare-name), combo, source, strategy,
     dialect, stream, needs, switches, sendable, not_built, entries, each with place, model, combo,
@@ -84,6 +85,15 @@ def explain(
         print_json(found)
     else:
         _show(found)
+        click.echo(f"\n{FRESH}", err=True)
+    if not found["sendable"]:
+        click.get_current_context().exit(1)
+
+
+FRESH = (
+    "This is the order of a server that has just started: the locks, quotas, rotations and health"
+    " of the running one are not in it."
+)
 
 
 def _asked(dialect: str, stream: bool, media: list[Medium], request: Path | None) -> Ask:
