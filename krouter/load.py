@@ -190,9 +190,11 @@ class House:
         """Takes what has been read; of a changed credential nothing is known yet."""
         world, config = self.router.world, self._config
         for name, accounts in config.accounts.items():
-            for account in set(world.accounts.get(name, ())) - set(accounts):
-                world.board.forget(account.provider, account.name)
-                self.pool.forget(account.provider, account.name)
+            kept = set(map(_credential, accounts))
+            for account in world.accounts.get(name, ()):
+                if _credential(account) not in kept:
+                    world.board.forget(account.provider, account.name)
+                    self.pool.forget(account.provider, account.name)
         self.router.reload(
             replace(
                 world,
@@ -293,6 +295,11 @@ class House:
             first = lanes[0]
             if first is not None and all(lane is first for lane in lanes):
                 first.warm_up()
+
+
+def _credential(account: Account) -> object:
+    """What makes it another account: a new priority or limit changes nothing of what is known."""
+    return account.provider, account.name, account.key, account.auth
 
 
 def _restart_rotations(old: World, new: World) -> None:

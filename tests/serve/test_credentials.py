@@ -80,3 +80,19 @@ def test_what_check_calls_an_error_is_told_by_the_server(start: Start, upstream:
     assert variable.endswith("$.account[0].key: the environment variable NOT_SET is not set.")
     assert account == "the combo daily: $.models[0].accounts[0]: one has no account 'work'."
     assert krouter.http.get("/health").json()["status"] == "degraded"
+
+
+def test_a_lock_outlives_a_new_priority_but_no_new_key(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.script("m", ["status=402"], key="one-c")
+    settings = with_account(upstream, "env:C")
+    krouter = start("one/m", accounts={}, settings=settings, env={"C": "one-c", "D": "one-d"})
+    assert krouter.chat("daily").status_code == 402
+    file = tmp_path / "krouter.toml"
+    file.write_text(settings.replace("priority = 1", "priority = 22"))
+    assert eventually(lambda: krouter.router.world.accounts["one"][0].priority == 22)
+    assert list(krouter.locks()) == ["one/c/*"]
+    file.write_text(settings.replace("env:C", "env:D"))
+    assert eventually(lambda: krouter.router.world.accounts["one"][0].key == "env:D")
+    assert krouter.locks() == {}
