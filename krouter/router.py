@@ -176,15 +176,22 @@ class Router:
     def reload(self, world: World) -> None:
         self.world = world
 
-    async def answer(self, call: Call, world: World | None = None) -> Answer:
+    async def answer(
+        self,
+        call: Call,
+        world: World | None = None,
+        began: Callable[[Route], object] = lambda route: None,
+    ) -> Answer:
         """The answer, in the caller's dialect; errors are answers too. Its `close` must be awaited.
 
-        A cancelled call cancels what it sent. `world` is for this call alone.
+        A cancelled call cancels what it sent. `world` is for this call alone; `began` is told its
+        route, which an exception takes along nowhere.
         """
         world = world or self.world
         asked = call.model[:LONGEST_NAME]
         route = Route(self._new_id(), world.board.now(), call.dialect.name, asked, call.stream)
         self.routes.append(route)
+        began(route)
         if world.settings.ledger.prompts:
             route.request = call.body.raw[:MOST_KEPT].decode("utf-8", "replace")
         try:

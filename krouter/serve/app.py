@@ -122,10 +122,12 @@ class App:
             if scope["path"].startswith(PREFIX):
                 check_admin(scope["method"], headers)
             if scope["path"] in self._hot:
-                raise Refusal(405, f"{scope['path']} takes POST, not {scope['method']}.")
+                message = f"{scope['path']} takes POST, not {scope['method']}."
+                raise Refusal(405, message, [("allow", "POST")])
         except Refusal as refusal:
             dialect = dialect_of(scope["path"], headers)
-            await send_whole(send, error_answer(dialect, refusal.status, refusal.message))
+            status, message, headers = refusal.status, refusal.message, refusal.headers or []
+            await send_whole(send, error_answer(dialect, status, message, headers=headers))
             return
         await self.rest(scope, receive, send)
 
@@ -161,8 +163,18 @@ def add_errors(app: FastAPI) -> None:
         }.get(error.status_code, str(error.detail))
         headers = [(n.lower(), v) for n, v in request.headers.items()]
         dialect = dialect_of(path, headers)
-        body = dialect.error_body(error.status_code, message, {}, None)
-        return Response(body, error.status_code, media_type="application/json")
+        # Only under /v1/models/ is what was not found a model, which is what OpenAI's code says.
+        is_model = path.startswith("/v1/models/")
+        told = None if is_model or error.status_code != 404 else _not_found(dialect, message)
+        body = dialect.error_body(error.status_code, message, {}, told)
+        return Response(body, error.status_code, error.headers, "application/json")
+
+
+def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:
+    if dialect.name != "chat":
+        return None
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": "not_found"}}
 
 
 def add_pages(
