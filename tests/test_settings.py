@@ -285,3 +285,19 @@ def test_the_configuration_needs_no_heavy_library() -> None:
     check = f"import sys, {modules}, krouter_adapters.rows; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert not {"litellm", "fastapi", "aiohttp"} & set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('[routing]\naccount_sticky_limit = "3"\n', "$.routing.account_sticky_limit"),
+        ("[routing]\ncombo_sticky_limit = 2.0\n", "$.routing.combo_sticky_limit"),
+        ('[routing]\ncombo_round_robin = "yes"\n', "$.routing.combo_round_robin"),
+        ("[timeouts]\ntry_other_accounts = 1\n", "$.timeouts.try_other_accounts"),
+        ('[server]\nport = "20128"\n', "$.server.port"),
+    ],
+)
+def test_a_text_is_no_number_and_a_number_no_switch(text: str, path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(text, "krouter.toml")
+    assert [problem.path for problem in caught.value.problems] == [path]
