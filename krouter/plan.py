@@ -201,7 +201,12 @@ def _by_quota(group: list[_Place]) -> list[_Place]:
                 "quota spent" if place.seen.spent else f"{place.seen.left:.0%} of its quota left"
             )
             place.reasons.append(spent)
-    return sorted(group, key=_quota_rank)
+    ordered = sorted(group, key=_quota_rank)
+    was = {id(place): index for index, place in enumerate(group)}
+    for index, place in enumerate(ordered):
+        if place.seen.left is None and was[id(place)] != index:
+            place.reasons.append("moved up" if index < was[id(place)] else "moved back")
+    return ordered
 
 
 def _quota_rank(place: _Place) -> tuple[int, float]:

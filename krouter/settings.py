@@ -36,6 +36,19 @@ DEFAULT_ACCOUNT = "default"
 MOST_SECONDS = 1e9
 
 
+_REFERENCES = {
+    "env": "the name of a variable, as in env:GLM_API_KEY",
+    "file": "a path, as in file:~/.keys/glm",
+    "command": "a command line that prints the key, as in command:pass glm",
+}
+_MISNAMED = {
+    **dict.fromkeys(("cmd", "exec", "run", "shell"), "command:…"),
+    **dict.fromkeys(("environment", "environ", "var"), "env:NAME"),
+    "path": "file:PATH",
+}
+"""Only these words are ever repeated: any other text may be a key."""
+
+
 def reference_parts(ref: str) -> tuple[SecretKind, str]:
     """`"env:GLM_API_KEY"` as `("env", "GLM_API_KEY")`.
 
@@ -49,6 +62,10 @@ def reference_parts(ref: str) -> tuple[SecretKind, str]:
         return "file", target
     if kind == "command" and target:
         return "command", target
+    if kind in _REFERENCES:
+        raise ValueError(f"{kind}: is followed by {_REFERENCES[kind]}")
+    if kind in _MISNAMED:
+        raise ValueError(f"there is no {kind}: write {_MISNAMED[kind]}")
     raise ValueError(
         "a key never stands here itself: set an environment variable and write env:NAME"
         " (or file:PATH, or command:…)"

@@ -333,7 +333,8 @@ def test_the_spent_goes_last_until_its_reset(start: Start) -> None:
     quota(krouter, "two/a", 0.02, resets_at=krouter.clock.now + 7200)
     krouter.chat("daily")
     assert order(krouter) == ["two/b", "two/a"]
-    assert krouter.last_route["plan"][1]["reason"] == "as listed; quota spent"
+    reasons = [step["reason"] for step in krouter.last_route["plan"]]
+    assert reasons == ["as listed; moved up", "as listed; quota spent"]
     krouter.clock.forward(7201)
     krouter.chat("daily")
     assert order(krouter) == ["two/a", "two/b"]

@@ -206,7 +206,7 @@ def test_references(ref: str, parts: tuple[str, str] | None) -> None:
     if parts:
         assert reference_parts(ref) == parts
     else:
-        with pytest.raises(ValueError, match="env:NAME"):
+        with pytest.raises(ValueError, match=r"env:NAME|is followed by"):
             reference_parts(ref)
 
 
@@ -301,3 +301,23 @@ def test_a_text_is_no_number_and_a_number_no_switch(text: str, path: str) -> Non
     with pytest.raises(ConfigError) as caught:
         parse_settings(text, "krouter.toml")
     assert [problem.path for problem in caught.value.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("ref", "says"),
+    [
+        ("env:", "env: is followed by the name of a variable"),
+        ("env:my key", "env: is followed by the name of a variable"),
+        ("file: ", "file: is followed by a path"),
+        ("command:", "command: is followed by a command line"),
+        ("cmd:pass x", "there is no cmd: write command:…"),
+        ("environment:A", "there is no environment: write env:NAME"),
+        ("sk-hunter2:x", "a key never stands here itself"),
+        ("hunter2", "a key never stands here itself"),
+    ],
+)
+def test_a_reference_that_is_none_is_explained_and_not_shown(ref: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(f'[provider.glm]\nkey = "{ref}"\n', "krouter.toml")
+    assert says in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("hunter2", "my key", "pass x"))

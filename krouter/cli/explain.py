@@ -72,7 +72,8 @@ def explain(
 
     JSON: asked, kind (combo, alias, claude-name, model, bare-name), combo, source, strategy,
     dialect, stream, needs, switches, sendable, not_built, entries, each with place, model, combo,
-    reason, provider, lane, accounts (each with name, fault, score, reason), skip, detail.
+    reason, provider, lane, account_strategy (where there is a choice), accounts (each with name,
+    fault, score, reason), skip, detail.
     """
     view = open_view(find_paths(home, config, combos), required=config is not None)
     try:
@@ -148,6 +149,7 @@ def _entry(place: int, found: Prospect, destination: Destination) -> dict[str, A
         "reason": "asked for by name" if asked_for else found.leaf.reason,
         "provider": found.provider.name if found.provider else None,
         "lane": found.lane,
+        "account_strategy": found.strategy,
         "accounts": [
             {
                 "name": account.name,
@@ -203,16 +205,20 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         entry["model"],
         entry["combo"] or "",
         entry["lane"] or "",
-        ", ".join(map(_account, entry["accounts"])),
+        ", ".join(_account(each, entry["account_strategy"]) for each in entry["accounts"]),
         _why(entry),
     )
 
 
-def _account(account: dict[str, Any]) -> str:
+def _account(account: dict[str, Any], strategy: str | None) -> str:
+    """With its score only where that decides."""
     if account["fault"]:
         return f"{account['name']} (passed over: {account['fault']})"
-    score = "" if account["score"] is None else f" ({account['score']:.0f})"
-    return f"{account['name']}{score}"
+    if strategy is None:
+        return str(account["name"])
+    by_score = strategy in ("zenith", "p2c")
+    why = f"{account['score']:.0f}" if by_score else account["reason"]
+    return f"{account['name']} ({why})"
 
 
 def _why(entry: dict[str, Any]) -> str:

@@ -59,6 +59,7 @@ def test_the_entries_in_order_with_their_accounts(house: Home) -> None:
         "reason": "as listed",
         "provider": "glm",
         "lane": "native",
+        "account_strategy": "zenith",
         "accounts": [
             {
                 "name": name,
@@ -177,3 +178,17 @@ def test_the_table(house: Home) -> None:
     assert lines[0].endswith("mine.json); chat, not streamed")
     assert lines[2].split() == ["#", "MODEL", "COMBO", "LANE", "ACCOUNTS", "WHY"]
     assert lines[3].split() == "1 glm/a mine native first (1010), second (990) as listed".split()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shown"),
+    [
+        ("zenith", "first (1010), second (990)"),
+        ("fill-first", "first (priority 1), second (priority 2)"),
+        ("round-robin", "first (turn 1 of 3), second (rotated)"),
+    ],
+)
+def test_a_score_is_shown_where_it_decides(house: Home, strategy: str, shown: str) -> None:
+    file = house.path / "krouter.toml"
+    house.settings(f'{file.read_text()}\n[routing]\naccount_strategy = "{strategy}"\n')
+    assert shown in house.run("explain", "glm/a").stdout

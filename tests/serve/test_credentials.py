@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from krouter.cli.serve import welcome
 from tests.harness import Krouter, Start, calls, provider_settings
 from tests.serve.test_reload import eventually
 from tests.upstream import Upstream
@@ -80,6 +81,8 @@ def test_what_check_calls_an_error_is_told_by_the_server(start: Start, upstream:
     assert variable.endswith("$.account[0].key: the environment variable NOT_SET is not set.")
     assert account == "the combo daily: $.models[0].accounts[0]: one has no account 'work'."
     assert krouter.http.get("/health").json()["status"] == "degraded"
+    told = [line for line in welcome(krouter.served) if line.startswith("  problem    ")]
+    assert told == [f"  problem    {variable}", f"  problem    {account}"]
 
 
 def test_a_lock_outlives_a_new_priority_but_no_new_key(
