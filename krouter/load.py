@@ -75,21 +75,25 @@ def load_config(
     Raises ConfigError with every problem."""
     file = str(paths.config)
     settings = settings or load_settings(paths.config, required=required)
-    if unbuilt := list(_unbuilt(settings, file)):
-        raise ConfigError(unbuilt)
     registry = build_registry(load_rows(), settings, file)
+    if unbuilt := list(_unbuilt(settings, registry, file)):
+        raise ConfigError(unbuilt)
     return Config(settings, registry, collect_accounts(registry, settings, env, file))
 
 
-def _unbuilt(settings: Settings, file: str) -> Iterator[Problem]:
-    """Dialects that a provider is said to speak and that krouter does not: whoever called it would
-    be answered 501."""
-    for name, provider in settings.provider.items():
-        for place, dialect in enumerate(provider.speaks or ()):
-            if dialect not in DIALECTS:
-                path = json_path(("provider", name, "speaks", place))
-                message = f"{dialect!r} is not built yet."
-                yield Problem(file, path, message, f"Known: {', '.join(DIALECTS)}.")
+def _unbuilt(settings: Settings, registry: Registry, file: str) -> Iterator[Problem]:
+    """Providers that are said to speak only what nothing can be translated to: whoever called one
+    would be answered 501."""
+    lanes = load_lanes()
+    for name, given in settings.provider.items():
+        provider = registry.find(name)
+        if not given.speaks or provider is None:
+            continue
+        if not any(lane_for(lanes, provider, dialect) for dialect in DIALECTS):
+            message = (
+                f"{' and '.join(given.speaks)} alone is not built yet: it could not be called."
+            )
+            yield Problem(file, json_path(("provider", name, "speaks")), message)
 
 
 def open_combos(paths: Paths) -> ComboStore:

@@ -127,11 +127,13 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
 
 def test_a_dialect_that_is_not_built_is_refused(home: Home) -> None:
     base = '[provider.only]\nbase_url = "http://127.0.0.1:1/v1"\n'
-    home.settings(f'{base}speaks = ["chat", "responses"]\n')
-    problem = problems(home)["krouter.toml", "$.provider.only.speaks[1]"]
-    assert problem["message"] == "'responses' is not built yet."
-    assert problem["hint"] == "Known: chat, messages."
+    home.settings(f'{base}speaks = ["responses"]\n')
+    problem = problems(home)["krouter.toml", "$.provider.only.speaks"]
+    assert problem["message"] == "responses alone is not built yet: it could not be called."
     assert home.run("explain", "only/x").exit_code == 3
+    for spoken in ('"chat", "responses"', '"gemini"'):
+        home.settings(f"{base}speaks = [{spoken}]\n")
+        assert home.run("explain", "only/x").exit_code == 0
 
 
 def test_the_credentials_a_combo_needs_are_checked_with_it(home: Home) -> None:
