@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from krouter.keys import PREFIX
 from krouter.providers import Provider
+from krouter.secrets import SecretError
 from krouter.wire import Headers
 
 _CARRIERS = frozenset(
@@ -46,6 +47,24 @@ def _is_secret(text: str) -> bool:
     if not (text.isascii() and text.isprintable()):
         return False
     return len(text) >= 12 or (len(text) >= 8 and any(map(str.isdigit, text)))
+
+
+def how_to_sign_in(headers: Headers, is_ours: Callable[[str], bool]) -> str:
+    """What a caller is to send whose own credential is wanted. Where it came in with a key of
+    krouter's, that one needs another header."""
+    told = "Send Authorization: Bearer with a token of that provider."
+    values = (value.rpartition(" ")[2] for name, value in headers if name in _KEY_HEADERS)
+    return f"{told} Send krouter's own key as x-krouter-key." if any(map(is_ours, values)) else told
+
+
+_KEY_HEADERS = frozenset({"authorization", "x-krouter-key", "x-api-key", "x-goog-api-key"})
+
+
+class CallerUnsigned(SecretError):
+    """The caller sent no credential that may be passed on."""
+
+    def __init__(self) -> None:
+        super().__init__("")
 
 
 def _is_own_host(url: str, provider: Provider) -> bool:

@@ -17,7 +17,9 @@ from pydantic import (
     Field,
     PlainValidator,
     ValidationError,
+    ValidationInfo,
     WithJsonSchema,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
@@ -133,7 +135,7 @@ class Entry(_Part):
         default=None, description="Share of the requests, where weights count."
     )
     accounts: tuple[str, ...] | None = Field(
-        default=None, description="Names of the accounts allowed."
+        default=None, min_length=1, description="Names of the accounts allowed."
     )
     params: dict[str, Any] = Field(
         default_factory=dict, description="Request parameters to set or override."
@@ -148,6 +150,16 @@ class Entry(_Part):
         default=None, description="Bounds of this entry's attempts."
     )
     label: str | None = Field(default=None, max_length=200, description="A name for people.")
+
+    @field_validator("accounts", "params", "reads", "context_window")
+    @classmethod
+    def _of_one_model(cls, value: object, info: ValidationInfo) -> object:
+        """A combo inside a combo goes by its own file: these would change nothing there."""
+        model = info.data.get("model", "")
+        name = reference(model) if model else None
+        if name is not None and value:
+            raise ValueError(f"has no effect on a combo: say it at the entries of {name!r} itself")
+        return value
 
     @model_validator(mode="before")
     @classmethod

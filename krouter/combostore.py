@@ -113,6 +113,11 @@ class ComboStore:
         """All that is wrong in the folders now."""
         return self._view.problems
 
+    @property
+    def unserved(self) -> Mapping[str, str]:
+        """Names whose file gives no combo, and what is wrong with it."""
+        return _unserved(self._view)
+
     def source(self, name: str) -> Path:
         """The file of the combo `name`. Raises KeyError where there is no such combo."""
         return self._view.sources[name]
@@ -180,6 +185,7 @@ class GivenCombos:
             raise ConfigError(problems)
         self.combos: Mapping[str, Combo] = MappingProxyType(combos)
         self.problems: tuple[Problem, ...] = behind.problems
+        self.unserved = {name: why for name, why in behind.unserved.items() if name not in combos}
 
     def refresh(self) -> None:
         """Nothing to read again."""
@@ -218,6 +224,17 @@ def _combos(served: Mapping[str, _Candidate]) -> dict[str, Combo]:
 def _view(served: Mapping[str, _Candidate], problems: tuple[Problem, ...]) -> _View:
     sources = {name: candidate.path for name, candidate in served.items()}
     return _View(MappingProxyType(_combos(served)), MappingProxyType(sources), problems)
+
+
+def _unserved(view: _View) -> dict[str, str]:
+    """The first fault of each file that would be a combo, told without its folder: callers read it
+    too."""
+    found: dict[str, str] = {}
+    for problem in view.problems:
+        path = Path(problem.file)
+        if path.suffix == ".json" and path.stem not in view.combos:
+            found.setdefault(path.stem, str(replace(problem, file=path.name)))
+    return found
 
 
 def _claims(

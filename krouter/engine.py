@@ -250,11 +250,17 @@ class Engine:
         with asyncio.Runner(loop_factory=_new_loop) as runner:
             runner.run(self._serve(started))
 
+    def _warm_up(self) -> None:
+        """Reads the model table beside the first call. No thread begins when the program ends."""
+        if threading.main_thread().is_alive():
+            catalog = self.house.router.world.catalog
+            threading.Thread(target=catalog.warm_up, name="krouter-models", daemon=True).start()
+
     async def _serve(self, started: Future[asyncio.AbstractEventLoop]) -> None:
         self._stopping = asyncio.Event()
         started.set_result(asyncio.get_running_loop())
-        world = self.house.router.world
-        beside = [self.house.poller.run(), asyncio.to_thread(world.catalog.warm_up)]
+        self._warm_up()
+        beside = [self.house.poller.run(), self.house.mend()]
         tasks = [asyncio.create_task(each) for each in beside]
         await self._stopping.wait()
         for task in tasks:

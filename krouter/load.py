@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -18,12 +18,14 @@ from krouter.catalog import build_catalog
 from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
+from krouter.errors import Failure
+from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import KeyRing
 from krouter.ledger import Ledger
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
-from krouter.problems import ConfigError, Problem
+from krouter.problems import ConfigError, Problem, json_path
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
 from krouter.route import Log, Route
@@ -59,6 +61,9 @@ class Combos(Protocol):
     @property
     def problems(self) -> tuple[Problem, ...]: ...
 
+    @property
+    def unserved(self) -> Mapping[str, str]: ...
+
     def refresh(self) -> Changes | None: ...
 
 
@@ -74,7 +79,24 @@ def load_config(
     file = str(paths.config)
     settings = settings or load_settings(paths.config, required=required)
     registry = build_registry(load_rows(), settings, file)
+    if unbuilt := list(_unbuilt(settings, registry, file)):
+        raise ConfigError(unbuilt)
     return Config(settings, registry, collect_accounts(registry, settings, env, file))
+
+
+def _unbuilt(settings: Settings, registry: Registry, file: str) -> Iterator[Problem]:
+    """Providers that are said to speak only what nothing can be translated to: whoever called one
+    would be answered 501."""
+    lanes = load_lanes()
+    for name, given in settings.provider.items():
+        provider = registry.find(name)
+        if not given.speaks or provider is None:
+            continue
+        if not any(lane_for(lanes, provider, dialect) for dialect in DIALECTS):
+            message = (
+                f"{' and '.join(given.speaks)} alone is not built yet: it could not be called."
+            )
+            yield Problem(file, json_path(("provider", name, "speaks")), message)
 
 
 def open_combos(paths: Paths) -> ComboStore:
@@ -156,6 +178,7 @@ class House:
             registry=config.registry,
             accounts=config.accounts,
             combos=self.store.combos,
+            unserved=self.store.unserved,
             board=board,
             secrets=self._secrets,
             lanes=load_lanes(),
@@ -168,11 +191,21 @@ class House:
 
     @property
     def problems(self) -> list[str]:
-        """What is wrong with the files as they are now."""
-        found = [*self._config_problems, *self.store.problems]
+        """What is wrong with files and credentials as they are now."""
+        found = [*self._config_problems, *self.store.problems, *self._faults()]
         texts = [str(problem) for problem in found if problem.level == "error"]
         others = (self.keys.problem, self.ledger.state.problem if self.ledger else "")
         return [*texts, *filter(None, others)]
+
+    def _faults(self) -> Iterator[Problem]:
+        """What is wrong with the accounts in use, and with the combos that name them."""
+        world, file = self.router.world, str(self.paths.config)
+        yield from credential_faults(
+            world.settings, world.registry, world.accounts, self._secrets, file
+        )
+        for name, combo in world.combos.items():
+            source = f"the combo {name}"
+            yield from unknown_accounts(combo, world.registry, world.accounts, source)
 
     def refresh(self) -> bool:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
@@ -191,9 +224,11 @@ class House:
         """Takes what has been read; of a changed credential nothing is known yet."""
         world, config = self.router.world, self._config
         for name, accounts in config.accounts.items():
-            for account in set(world.accounts.get(name, ())) - set(accounts):
-                world.board.forget(account.provider, account.name)
-                self.pool.forget(account.provider, account.name)
+            kept = set(map(_credential, accounts))
+            for account in world.accounts.get(name, ()):
+                if _credential(account) not in kept:
+                    world.board.forget(account.provider, account.name)
+                    self.pool.forget(account.provider, account.name)
         self.router.reload(
             replace(
                 world,
@@ -202,6 +237,7 @@ class House:
                 registry=config.registry,
                 accounts=config.accounts,
                 combos=self.store.combos,
+                unserved=self.store.unserved,
             )
         )
         _restart_rotations(world, self.router.world)
@@ -254,6 +290,36 @@ class House:
             except Exception as error:  # whatever it was, the next edit must be seen
                 _log.error("following the files failed with %s\n%s", *described(error))
 
+    async def mend(self) -> None:
+        """Gets credentials that could not be had, or were refused, until cancelled."""
+        commands = asyncio.create_task(self._secrets.mend())
+        try:
+            while True:
+                await asyncio.sleep(WATCH_SECONDS)
+                try:
+                    self._lift_locks()
+                except Exception as error:  # the next credential must be seen
+                    _log.error("following credentials failed with %s\n%s", *described(error))
+                if commands.done():
+                    commands = asyncio.create_task(self._secrets.mend())
+        finally:
+            commands.cancel()
+            await asyncio.gather(commands, return_exceptions=True)
+
+    def _lift_locks(self) -> None:
+        """Who was not signed in is asked again as soon as the file of its credential is another."""
+        world = self.router.world
+        refused = {
+            (provider, name)
+            for (provider, name, _), lock in world.board.locks()
+            if lock.failure is Failure.NOT_SIGNED_IN
+        }
+        for provider, name in refused:
+            for account in world.accounts.get(provider, ()):
+                if account.name == name and account.key and self._secrets.has_changed(account.key):
+                    world.board.signed_in(provider, name)
+                    self._log("CONFIG", f"{account.id}: its credential is new")
+
     def warm_up(self) -> None:
         """Begins what takes long, where a provider in use can be reached by no other lane."""
         world = self.router.world
@@ -265,6 +331,11 @@ class House:
             first = lanes[0]
             if first is not None and all(lane is first for lane in lanes):
                 first.warm_up()
+
+
+def _credential(account: Account) -> object:
+    """What makes it another account: a new priority or limit changes nothing of what is known."""
+    return account.provider, account.name, account.key, account.auth
 
 
 def _restart_rotations(old: World, new: World) -> None:

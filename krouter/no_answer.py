@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from krouter.answer import Answer, error_answer
 from krouter.attempt import Failed
 from krouter.board import Blocked
+from krouter.callers import how_to_sign_in
 from krouter.lineup import Candidate
 from krouter.progress import Progress
 from krouter.route import Skip, Skipped
@@ -19,7 +20,9 @@ LONGEST_RETRY_AFTER = 60
 _BODY_HEADERS = frozenset(("content-type", "content-length"))
 
 
-def give_up(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]]) -> Answer:
+def give_up(
+    progress: Progress, locked: Sequence[tuple[Candidate, Blocked]], full: Sequence[Candidate]
+) -> Answer:
     """An empty reply if one came last, else the last error; else why nothing was sent."""
     if progress.returned is not None:
         return failure(progress, progress.returned)
@@ -30,7 +33,8 @@ def give_up(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]]) -> 
     if progress.last is not None:
         return failure(progress, progress.last)
     if progress.left() <= 0:
-        return _error(progress, 504, "The request's total time is over.")
+        message = f"The request's total time is over{_in_line(full)}."
+        return _error(progress, 504, message)
     if locked:
         return _all_locked(progress, locked)
     return _nothing_to_send(progress)
@@ -40,6 +44,14 @@ def failure(progress: Progress, failed: Failed) -> Answer:
     """The error of one attempt as the caller is told it."""
     verdict = failed.verdict
     return _error(progress, verdict.status, verdict.message, failed)
+
+
+def _in_line(full: Sequence[Candidate]) -> str:
+    """Whom the time was spent waiting for."""
+    if not full:
+        return ""
+    whose = dict.fromkeys(f"{c.leaf.name} (account {c.account.name})" for c in full)
+    return f": it waited for a place at {' or '.join(whose)}, which is {Skip.AT_LIMIT}"
 
 
 def _all_locked(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]]) -> Answer:
@@ -58,12 +70,20 @@ def _nothing_to_send(progress: Progress) -> Answer:
     skipped = [step for step in progress.route.steps if isinstance(step, Skipped)]
     unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT, Skip.UNSUPPORTED}
     counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
+    if counted and all(step.reason is Skip.CALLER_UNSIGNED for step in counted):
+        return _error(progress, 401, _unsigned(progress, counted))
     status = 501 if all(step.reason in unbuilt for step in counted) else 503
     reasons = (
         f"{step.entry}: {step.reason}{f' ({step.detail})' if step.detail else ''}"
         for step in skipped
     )
     return _error(progress, status, "No entry could be sent to. " + "; ".join(reasons) + ".")
+
+
+def _unsigned(progress: Progress, skipped: list[Skipped]) -> str:
+    names = " and ".join(dict.fromkeys(step.entry for step in skipped))
+    how = how_to_sign_in(progress.call.headers, progress.world.is_own_key)
+    return f"{names} is answered with the caller's own credential, and none was sent. {how}"
 
 
 def _error(progress: Progress, status: int, message: str, failed: Failed | None = None) -> Answer:

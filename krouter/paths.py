@@ -10,6 +10,7 @@ from pathlib import Path
 import platformdirs
 
 SETTINGS_FILE = "krouter.toml"
+COMBOS_FOLDER = "combos"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +40,14 @@ def resolve_paths(
 ) -> Paths:
     """The home folder and its parts; `config` and `combos` override theirs.
 
-    The home is `home`, else KROUTER_HOME, else `cwd` if it holds krouter.toml, else `fallback()`.
+    The home is `home`, else KROUTER_HOME, else `cwd` if it holds krouter.toml or combos/, else
+    `fallback()`.
     """
     root = _home(home or env.get("KROUTER_HOME"), cwd, fallback)
     return Paths(
         home=root,
         config=_absolute(config, cwd) if config else root / SETTINGS_FILE,
-        combos=_absolute(combos, cwd) if combos else root / "combos",
+        combos=_absolute(combos, cwd) if combos else root / COMBOS_FOLDER,
         keys=root / "keys.json",
         ledger=root / "ledger.db",
     )
@@ -54,7 +56,8 @@ def resolve_paths(
 def _home(given: str | Path | None, cwd: Path, fallback: Callable[[], Path]) -> Path:
     if given:
         return _absolute(given, cwd)
-    return cwd if (cwd / SETTINGS_FILE).is_file() else fallback()
+    is_home = (cwd / SETTINGS_FILE).is_file() or (cwd / COMBOS_FOLDER).is_dir()
+    return cwd if is_home else fallback()
 
 
 def _absolute(path: str | Path, cwd: Path) -> Path:

@@ -33,12 +33,14 @@ class Standing(Struct, frozen=True):
     """What is known of an entry when the order is decided.
 
     `left` is the part of its quota that is left, 0 to 1, None where its provider reports none for
-    exactly this model; `spent` says that there is next to nothing left until its reset.
+    exactly this model; `spent` says that there is next to nothing left until its reset. `missing`
+    is why nothing can be sent to it at all, such as "no account".
     """
 
     reads: Mapping[Medium, Known] = NOTHING_KNOWN
     left: float | None = None
     spent: bool = False
+    missing: str = ""
 
     def reads_all(self, needs: Needs) -> Known:
         all_known = Known.YES
@@ -52,7 +54,8 @@ class Standing(Struct, frozen=True):
 
     @property
     def is_blind(self) -> bool:
-        return self.reads.get("image") is Known.NO
+        """Whether an image is no use to it."""
+        return bool(self.missing) or self.reads.get("image") is Known.NO
 
 
 class Snapshot(Struct, frozen=True):
@@ -73,9 +76,9 @@ class Snapshot(Struct, frozen=True):
 
     @property
     def is_blind(self) -> bool:
-        """Whether no entry reads all that is needed, nor may."""
+        """Whether no entry that can be sent to reads all that is needed, nor may."""
         return bool(self.needs) and all(
-            seen.reads_all(self.needs) is Known.NO for seen in self.seen
+            seen.missing or seen.reads_all(self.needs) is Known.NO for seen in self.seen
         )
 
 
@@ -165,16 +168,18 @@ def _listed(given: Snapshot, strategy: Strategy) -> list[_Place]:
 
 def _split(places: list[_Place], needs: Needs) -> list[list[_Place]]:
     """One group, or two: the entries that read all that is needed, or else those that may, and the
-    others."""
-    known = {place.known for place in places}
+    others. Those that cannot be sent to have no say in which."""
     if not needs:
         return [places]
+    known = {place.known for place in places if not place.seen.missing}
+    known = known or {place.known for place in places}
     reasons = {known: f"{verb} {_named(needs)}" for known, verb in _READS.items()}
     for place in places:
         place.reasons.append(reasons[place.known])
-    if len(known) == 1:
+        place.reasons += [place.seen.missing] if place.seen.missing else []
+    front = next((each for each in (Known.YES, Known.UNKNOWN) if each in known), Known.NO)
+    if all(place.known is front for place in places) or front is Known.NO:
         return [places]
-    front = Known.YES if Known.YES in known else Known.UNKNOWN
     return [
         [place for place in places if place.known is front],
         [place for place in places if place.known is not front],
@@ -194,7 +199,12 @@ def _by_quota(group: list[_Place]) -> list[_Place]:
                 "quota spent" if place.seen.spent else f"{place.seen.left:.0%} of its quota left"
             )
             place.reasons.append(spent)
-    return sorted(group, key=_quota_rank)
+    ordered = sorted(group, key=_quota_rank)
+    was = {id(place): index for index, place in enumerate(group)}
+    for index, place in enumerate(ordered):
+        if place.seen.left is None and was[id(place)] != index:
+            place.reasons.append("moved up" if index < was[id(place)] else "moved back")
+    return ordered
 
 
 def _quota_rank(place: _Place) -> tuple[int, float]:

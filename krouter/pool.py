@@ -64,3 +64,4 @@ class Pool:
         """The account's credential is another one now."""
         self.health.forget(provider, account)
         self.quota.forget(provider, account)
+        self.sessions.forget(provider, account)

@@ -82,7 +82,8 @@ def _scored(name: str, given: Standing) -> Place:
     health = given.health.get(name, NEUTRAL).drifted(given.now)
     left = given.left.get(name)
     quota = "" if left is None else f", {left:.0%} left"
-    reason = f"{health.success:.0%} answered, first byte {health.first_byte:.1f} s{quota}"
+    how = f"{health.success:.0%} answered, first byte {health.first_byte:.1f} s"
+    reason = f"{how if name in given.health else 'not asked yet'}{quota}"
     return Place(name, zenith(health, left, given.priorities[name]), reason)
 
 

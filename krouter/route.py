@@ -31,6 +31,7 @@ class Skip(StrEnum):
     AT_LIMIT = "at its concurrency limit"
     NO_ACCOUNT = "no account"
     NO_CREDENTIAL = "credential cannot be read"
+    CALLER_UNSIGNED = "the caller sent no credential of its own"
     NOT_BUILT = "not built"
     NEEDS_TRANSLATION = "needs translation"
     UNSUPPORTED = "cannot be reached"
@@ -197,9 +198,12 @@ class Route(Struct):
     def trail(self, most: int = 1024) -> str:
         """`entry: status, reason; …`, at most `most` bytes of ASCII."""
         parts: list[str] = []
+        asked = {(attempt.entry, attempt.account) for attempt in self.attempts}
         for step in self.steps:
             if isinstance(step, Skipped):
-                parts.append(f"{step.entry}: skipped, {step.reason}")
+                in_line = step.reason is Skip.AT_LIMIT and (step.entry, step.account) in asked
+                how = "waited" if in_line else "skipped"
+                parts.append(f"{step.entry}: {how}, {step.reason}")
             elif step.outcome in _FAILURES:
                 parts.append(f"{step.entry}: {step.status or '-'}, {step.outcome}")
         text = plain("; ".join(dict.fromkeys(parts)))

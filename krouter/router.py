@@ -104,6 +104,9 @@ def _unknown(target: str, asked: str, world: World) -> str:
         return f"Unknown model {asked[:50]!r}...: a name has at most {LONGEST_NAME} characters."
     if asked.split() != [asked]:
         return f"Unknown model {asked!r}: a name holds no blanks."
+    for name in (target.removeprefix("combo/"), target.removeprefix("claude-")):
+        if fault := world.unserved.get(name):
+            return f"Unknown model {asked!r}: the combo {name} is not served: {fault}"
     usable = (name for name in entries(world.combos) if known_provider(name, world))
     known = [*world.combos, *world.settings.aliases, *usable]
     via = "" if target == asked else f" (an alias for {target!r})"
@@ -174,15 +177,22 @@ class Router:
     def reload(self, world: World) -> None:
         self.world = world
 
-    async def answer(self, call: Call, world: World | None = None) -> Answer:
+    async def answer(
+        self,
+        call: Call,
+        world: World | None = None,
+        began: Callable[[Route], object] = lambda route: None,
+    ) -> Answer:
         """The answer, in the caller's dialect; errors are answers too. Its `close` must be awaited.
 
-        A cancelled call cancels what it sent. `world` is for this call alone.
+        A cancelled call cancels what it sent. `world` is for this call alone; `began` is told its
+        route, which an exception takes along nowhere.
         """
         world = world or self.world
         asked = call.model[:LONGEST_NAME]
         route = Route(self._new_id(), world.board.now(), call.dialect.name, asked, call.stream)
         self.routes.append(route)
+        began(route)
         if world.settings.ledger.prompts:
             route.request = call.body.raw[:MOST_KEPT].decode("utf-8", "replace")
         try:

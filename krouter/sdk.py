@@ -25,7 +25,7 @@ from krouter.engine import Engine, Line, aside
 from krouter.errors import Failure, Fault
 from krouter.load import House
 from krouter.paths import Paths, resolve_paths, shipped_combos
-from krouter.problems import ConfigError, problems_of
+from krouter.problems import ConfigError, Problem, problems_of
 from krouter.providers import Provider, Registry
 from krouter.route import Route, Skip, Skipped
 from krouter.settings import Settings
@@ -365,7 +365,7 @@ def _failure(route: Route | None) -> Failure | None:
 
 
 _FAILURES = frozenset(Failure)
-_NO_CREDENTIAL = {Skip.NO_ACCOUNT, Skip.NO_CREDENTIAL}
+_NO_CREDENTIAL = {Skip.NO_ACCOUNT, Skip.NO_CREDENTIAL, Skip.CALLER_UNSIGNED}
 
 
 def _message(told: Mapping[str, Any], status: int) -> str:
@@ -388,7 +388,7 @@ def _house(
         env=env,
         cwd=Path.cwd(),
     )
-    given = _settings(settings) if isinstance(settings, Mapping) else None
+    given = _settings(settings) if settings is not None and file is None else None
     return House(
         paths,
         env,
@@ -417,11 +417,14 @@ def _store(
 def _folder(given: Folder) -> Path:
     folder = Path.cwd() / Path(given).expanduser()
     if not folder.is_dir():
-        raise FileNotFoundError(f"There is no folder of combos at {folder}.")
+        raise ConfigError([Problem(str(folder), "", "no such folder.")])
     return folder
 
 
-def _settings(given: Mapping[str, Any]) -> Settings:
+def _settings(given: object) -> Settings:
+    if not isinstance(given, Mapping):
+        message = f"should be a path or a mapping, not {type(given).__name__}."
+        raise ConfigError([Problem("settings", "", message)])
     try:
         return Settings.model_validate(dict(given))
     except ValidationError as error:

@@ -9,7 +9,7 @@ import signal
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from krouter.settings import SecretKind, reference_parts
@@ -21,12 +21,21 @@ EXPIRY_LEAD = 300.0
 """A token that expires within so many seconds is had anew before it is used."""
 COMMAND_PAUSE = 10.0
 """A command that keeps printing such a token is not run more often than this."""
+COMMAND_PATIENCE = 2.0
+"""A command that a caller who has left waited for so long counts as one that hangs."""
+BACKOFF_BASE = 2.0
+BACKOFF_MOST = 300.0
 
 Run = Callable[[str, Mapping[str, str]], Awaitable[tuple[int, bytes]]]
 
 
 class SecretError(Exception):
-    """A secret that cannot be had; the text names the reference, never the secret."""
+    """A secret that cannot be had; the text names the reference, never the secret. `wait` is in
+    how many seconds it is tried again, where that is known."""
+
+    def __init__(self, message: str, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.wait = wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +76,34 @@ def _kill(process: Process) -> None:
             process.kill()
 
 
+@dataclass(slots=True, eq=False)
+class _Output:
+    """What a command last printed, at `at`, and how it fails since. `wanted` says that somebody has
+    asked for it since it last ran."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    token: Token | None = None
+    at: float = 0.0
+    problem: str = ""
+    failures: int = 0
+    retry_at: float = 0.0
+    wanted: bool = False
+
+    def fail(self, problem: str, now: float) -> None:
+        self.problem = problem
+        self.retry_at = now + min(BACKOFF_BASE * 2.0 ** min(self.failures, 10), BACKOFF_MOST)
+        self.failures += 1
+
+    def succeed(self, token: Token, now: float) -> None:
+        self.token, self.at, self.problem, self.failures = token, now, "", 0
+
+
 class Secrets:
     """Reveals references. Files are read again when they change, commands run after 5 minutes, and
     both when the token that they hold is about to expire.
+
+    Only the first use of a command waits for it. Later runs, and the next tries of one that failed,
+    are `mend`'s, so that no request waits for them.
 
     `env` is the environment of variables and commands; relative files are looked for in `folder`.
     `now` gives epoch seconds, by which tokens expire.
@@ -89,9 +123,8 @@ class Secrets:
         self._folder = folder
         self._clock = clock
         self._now = now
-        self._files: dict[Path, tuple[tuple[int, int], Token]] = {}
-        self._outputs: dict[str, tuple[float, Token]] = {}
-        self._running: dict[str, asyncio.Lock] = {}
+        self._files: dict[Path, tuple[tuple[int, int, int], Token]] = {}
+        self._outputs: dict[str, _Output] = {}
 
     async def reveal(self, ref: str) -> str:
         """The secret itself, stripped. Raises SecretError."""
@@ -101,20 +134,41 @@ class Secrets:
         return self._variable(parsed.target) if parsed.kind == "env" else self._file(parsed.target)
 
     def present(self, ref: str) -> str | None:
-        """What is wrong with `ref`, or None. Commands are not run."""
+        """What is wrong with `ref`, or None. Commands are not run: it is how they last went."""
         try:
             parsed = SecretRef.parse(ref)
             if parsed.kind == "env":
                 self._variable(parsed.target)
             elif parsed.kind == "file":
                 self._file(parsed.target)
+            elif output := self._outputs.get(parsed.target):
+                return output.problem or None
         except SecretError as error:
             return str(error)
         return None
 
     def forget(self, ref: str) -> None:
         """Run the command of `ref` again at its next use: its secret has been refused."""
-        self._outputs.pop(SecretRef.parse(ref).target, None)
+        if output := self._outputs.get(SecretRef.parse(ref).target):
+            output.token = None
+
+    def has_changed(self, ref: str) -> bool:
+        """Whether the file of `ref` is another one than when it was last used."""
+        parsed = SecretRef.parse(ref)
+        if parsed.kind != "file":
+            return False
+        path = self._folder / self._expanded(parsed.target)
+        known = self._files.get(path)
+        try:
+            return known is not None and known[0] != _stamp(path)
+        except OSError:
+            return False
+
+    async def mend(self) -> None:
+        """Runs the commands that somebody has wanted since they failed or grew old."""
+        due = [(each, output) for each, output in self._outputs.items() if self._is_due(output)]
+        runs = (self._renew(command, output) for command, output in due)
+        await asyncio.gather(*runs, return_exceptions=True)
 
     def _variable(self, name: str) -> str:
         if name not in self._env:
@@ -124,8 +178,7 @@ class Secrets:
     def _file(self, target: str) -> str:
         path = self._folder / self._expanded(target)
         try:
-            stat = path.stat()
-            stamp = stat.st_mtime_ns, stat.st_size
+            stamp = _stamp(path)
             known = self._files.get(path)
             if known is None or known[0] != stamp or self._ends_soon(known[1]):
                 known = stamp, _token(path.read_text("utf-8"), f"the file {path}")
@@ -152,16 +205,64 @@ class Secrets:
         return Path(target).expanduser()
 
     async def _output(self, command: str) -> str:
-        async with self._running.setdefault(command, asyncio.Lock()):
-            known = self._outputs.get(command)
-            if known is None or self._is_old(*known):
-                known = self._clock(), await self._run_once(command)
-                self._outputs[command] = known
-            return self._valid(known[1], f"the command {_program(command)!r}")
+        output = self._outputs.setdefault(command, _Output())
+        output.wanted = True
+        if (token := self._kept(output)) is None:
+            self._refuse_failing(output)
+            async with output.lock:
+                if (token := self._kept(output)) is None:
+                    self._refuse_failing(output)
+                    token = await self._run_anew(command, output)
+        return token.secret
 
-    def _is_old(self, at: float, token: Token) -> bool:
-        age = self._clock() - at
-        return age >= (COMMAND_PAUSE if self._ends_soon(token) else COMMAND_FRESH)
+    def _kept(self, output: _Output) -> Token | None:
+        """The token at hand, while it may be sent: the older one while a new one cannot be had."""
+        token = output.token
+        if token is None or (token.expires is not None and token.expires <= self._now()):
+            return None
+        age = self._clock() - output.at
+        return token if age < 2 * COMMAND_FRESH or output.failures else None
+
+    def _refuse_failing(self, output: _Output) -> None:
+        """Nobody waits for a command that has failed: `mend` tries it again."""
+        if output.failures:
+            raise SecretError(output.problem, max(0.0, output.retry_at - self._clock()))
+
+    async def _renew(self, command: str, output: _Output) -> None:
+        async with output.lock:
+            if output.wanted:
+                await self._run_anew(command, output)
+
+    def _is_due(self, output: _Output) -> bool:
+        now = self._clock()
+        if not output.wanted or output.lock.locked():
+            return False
+        if output.failures:
+            return now >= output.retry_at
+        if output.token is None:
+            return False
+        soon = self._ends_soon(output.token)
+        return now - output.at >= (COMMAND_PAUSE if soon else COMMAND_FRESH)
+
+    async def _run_anew(self, command: str, output: _Output) -> Token:
+        """Runs a command and notes how it went. Raises SecretError."""
+        began, what = self._clock(), f"the command {_program(command)!r}"
+        output.wanted = False
+        try:
+            token = await self._run_once(command)
+            self._valid(token, what)
+        except SecretError as error:
+            output.wanted = output.wanted or not output.failures  # who waited first got nothing
+            output.fail(str(error), self._clock())
+            raise SecretError(str(error), output.retry_at - self._clock()) from None
+        except asyncio.CancelledError:
+            waited = self._clock() - began
+            if waited >= COMMAND_PATIENCE:
+                output.fail(f"{what} had not ended after {waited:.0f} s", self._clock())
+                output.wanted = True
+            raise
+        output.succeed(token, self._clock())
+        return token
 
     async def _run_once(self, command: str) -> Token:
         what = f"the command {_program(command)!r}"
@@ -174,6 +275,11 @@ class Secrets:
         if status:
             raise SecretError(f"{what} failed with status {status}")
         return _token(output.decode("utf-8", "replace"), what)
+
+
+def _stamp(path: Path) -> tuple[int, int, int]:
+    stat = path.stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def _program(command: str) -> str:

@@ -8,13 +8,12 @@ from typing import Any
 
 from krouter.adapter import Call
 from krouter.body import Body, dump
-from krouter.callers import callers_token
+from krouter.callers import CallerUnsigned, callers_token
 from krouter.dialects.strip import without_images
 from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, without_thinking
 from krouter.features import Feature, in_other_spelling, in_other_words, without_features
 from krouter.lineup import Candidate
 from krouter.progress import Progress
-from krouter.secrets import SecretError
 
 _UNSIGNED = digest(UNSIGNED)
 
@@ -95,5 +94,5 @@ async def secret_for(progress: Progress, candidate: Candidate) -> str | None:
     url = next(filter(None, (*own, provider.litellm_base, *provider.base_urls.values())), "")
     token = callers_token(progress.call.headers, provider, url, world.is_own_key)
     if token is None:
-        raise SecretError("the caller sent no credential of its own")
+        raise CallerUnsigned
     return token

@@ -19,6 +19,12 @@ class Sessions:
         """An account has answered."""
         self._bound[session, provider] = account
 
+    def forget(self, provider: str, account: str) -> None:
+        """Its conversations are free to go elsewhere."""
+        for key in [key for key in self._bound if key[1] == provider]:
+            if self._bound.get(key) == account:
+                del self._bound[key]
+
     def account(self, session: str, provider: str) -> str | None:
         """The account that answered last."""
         found: str | None = self._bound.get((session, provider))

@@ -36,6 +36,19 @@ DEFAULT_ACCOUNT = "default"
 MOST_SECONDS = 1e9
 
 
+_REFERENCES = {
+    "env": "the name of a variable, as in env:GLM_API_KEY",
+    "file": "a path, as in file:~/.keys/glm",
+    "command": "a command line that prints the key, as in command:pass glm",
+}
+_MISNAMED = {
+    **dict.fromkeys(("cmd", "exec", "run", "shell"), "command:…"),
+    **dict.fromkeys(("environment", "environ", "var"), "env:NAME"),
+    "path": "file:PATH",
+}
+"""Only these words are ever repeated: any other text may be a key."""
+
+
 def reference_parts(ref: str) -> tuple[SecretKind, str]:
     """`"env:GLM_API_KEY"` as `("env", "GLM_API_KEY")`.
 
@@ -49,6 +62,10 @@ def reference_parts(ref: str) -> tuple[SecretKind, str]:
         return "file", target
     if kind == "command" and target:
         return "command", target
+    if kind in _REFERENCES:
+        raise ValueError(f"{kind}: is followed by {_REFERENCES[kind]}")
+    if kind in _MISNAMED:
+        raise ValueError(f"there is no {kind}: write {_MISNAMED[kind]}")
     raise ValueError(
         "a key never stands here itself: set an environment variable and write env:NAME"
         " (or file:PATH, or command:…)"
@@ -136,8 +153,9 @@ Url = Annotated[str, AfterValidator(_url)]
 Origin = Annotated[str, AfterValidator(_origin)]
 Headers = Annotated[dict[str, str], AfterValidator(_headers)]
 Text = Annotated[str, Field(min_length=1)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-Count = Annotated[int, Field(ge=1)]
+Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
+Count = Annotated[int, Field(ge=1, strict=True)]
+Flag = Annotated[bool, Field(strict=True)]
 Dialects = Annotated[tuple[Dialect, ...], Field(min_length=1), AfterValidator(_unique)]
 
 _SECONDS_SCHEMA = {"type": "number", "exclusiveMinimum": 0}
@@ -173,7 +191,7 @@ class ServerSettings(_Model):
 class RoutingSettings(_Model):
     """The global switches of combos and accounts."""
 
-    combo_round_robin: bool = False
+    combo_round_robin: Flag = False
     combo_sticky_limit: Count = 1
     account_strategy: AccountStrategy = "zenith"
     account_sticky_limit: Count = 3
@@ -186,10 +204,10 @@ class LedgerSettings(_Model):
     `prompts` also keeps requests and the words of providers' errors, which may quote them.
     """
 
-    enabled: bool = True
+    enabled: Flag = True
     days: Count = 30
     megabytes: Count = 200
-    prompts: bool = False
+    prompts: Flag = False
 
 
 class TimeoutOverrides(_Model):
@@ -201,7 +219,7 @@ class TimeoutOverrides(_Model):
     stall: MaybeSecondsOrOff = None
     attempt: MaybeSecondsOrOff = None
     total: MaybeSeconds = None
-    try_other_accounts: bool | None = None
+    try_other_accounts: Flag | None = None
 
 
 class ComboTimeouts(TimeoutOverrides):
@@ -219,7 +237,7 @@ class Timeouts(_Model):
     stall: SecondsOrOff = 60.0
     attempt: SecondsOrOff = 300.0
     total: Seconds = 600.0
-    try_other_accounts: bool = False
+    try_other_accounts: Flag = False
 
     def merged(self, *overrides: TimeoutOverrides | None) -> Timeouts:
         """These timeouts with what `overrides` give, the later winning."""
@@ -232,15 +250,15 @@ class Timeouts(_Model):
 class AdapterPool(_Model):
     """Models put in front when no entry of a combo reads what the request carries."""
 
-    enabled: bool = False
-    round_robin: bool = False
+    enabled: Flag = False
+    round_robin: Flag = False
     models: tuple[Text, ...] = ()
 
 
 class ImagePool(AdapterPool):
     """The pool for images, which is on unless switched off."""
 
-    enabled: bool = True
+    enabled: Flag = True
 
 
 class VisionAdapterSettings(_Model):

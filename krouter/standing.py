@@ -22,7 +22,9 @@ from krouter.reporter import Figure
 from krouter.settings import AdapterPool
 from krouter.world import Ask, World
 
+NO_ACCOUNT = "no account"
 _UNKNOWN = Standing()
+_UNKNOWN_PROVIDER = Standing(missing="unknown provider")
 
 
 def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Plan:
@@ -51,19 +53,21 @@ def _seen(combo: Combo, world: World, needs: Needs) -> tuple[Standing, ...]:
 
 
 def standing(entry: Entry, world: World, needs: Needs) -> Standing:
-    """What is known of an entry right now. What it reads is looked up only where something is
-    to be read; a combo reads what any of its entries reads, and has no quota of its own."""
+    """What is known of an entry right now. What it reads, and whether it can be sent to at all, is
+    looked up only where something is to be read; a combo reads what any of its entries reads that
+    can be sent to, and has no quota of its own."""
     name = reference(entry.model)
     if name is not None:
-        return Standing(_combo_reads(name, world, needs)) if needs else _UNKNOWN
+        return _combo_standing(name, world, needs) if needs else _UNKNOWN
     provider, model = world.registry.split(entry.model)
     if provider is None:
-        return _UNKNOWN
+        return _UNKNOWN_PROVIDER
+    missing = "" if not needs or any(world.accounts_of(provider.name, entry)) else NO_ACCOUNT
     reads = _reads(entry, provider, model, world) if needs else NOTHING_KNOWN
     figure = _figure(entry, provider, model, world)
     if figure is None:
-        return Standing(reads)
-    return Standing(reads, figure.remaining, is_spent(figure))
+        return Standing(reads, missing=missing)
+    return Standing(reads, figure.remaining, is_spent(figure), missing)
 
 
 def _figure(entry: Entry, provider: Provider, model: str, world: World) -> Figure | None:
@@ -89,17 +93,21 @@ def _reads(entry: Entry, provider: Provider, model: str, world: World) -> Mappin
     return reads
 
 
-def _combo_reads(name: str, world: World, needs: Needs, level: int = 1) -> Mapping[Medium, Known]:
+def _combo_standing(name: str, world: World, needs: Needs, level: int = 1) -> Standing:
     combo = world.combos.get(name)
     if combo is None or level > LEVELS:
-        return {}
+        return _UNKNOWN
     each = [
-        standing(entry, world, needs).reads
+        standing(entry, world, needs)
         if (inner := reference(entry.model)) is None
-        else _combo_reads(inner, world, needs, level + 1)
+        else _combo_standing(inner, world, needs, level + 1)
         for entry in combo.models
     ]
-    return {medium: _best(reads.get(medium, Known.UNKNOWN) for reads in each) for medium in needs}
+    able = [seen for seen in each if not seen.missing] or each
+    reads = {
+        medium: _best(seen.reads.get(medium, Known.UNKNOWN) for seen in able) for medium in needs
+    }
+    return Standing(reads, missing=able[0].missing)
 
 
 def _best(known: Iterable[Known]) -> Known:
@@ -116,19 +124,23 @@ def has_adapter(world: World) -> bool:
 
 
 def adapter_models(world: World, ask: Ask) -> list[Entry]:
-    """The vision adapter's models that read all that is needed, of every pool concerned that is
-    switched on, without duplicates."""
+    """The vision adapter's models that read all that is needed and have an account, of every pool
+    concerned that is switched on, without duplicates."""
     found: dict[str, Entry] = {}
     for medium in sorted(ask.needs):
         pool: AdapterPool = getattr(world.settings.vision_adapter, medium)
         if not (pool.enabled and pool.models):
             continue
-        models = pool.models
-        if pool.round_robin and len(models) > 1:
-            shift = ask.turn(f"vision adapter: {medium}") % len(models)
-            models = (*models[shift:], *models[:shift])
-        for model in models:
-            entry = Entry.model_construct(model=model)
-            if standing(entry, world, ask.needs).reads_all(ask.needs) is Known.YES:
-                found.setdefault(model, entry)
+        entries = [Entry.model_construct(model=model) for model in pool.models]
+        usable = [entry for entry in entries if _helps(entry, world, ask.needs)]
+        if pool.round_robin and len(usable) > 1:
+            shift = ask.turn(f"vision adapter: {medium}") % len(usable)
+            usable = [*usable[shift:], *usable[:shift]]
+        for entry in usable:
+            found.setdefault(entry.model, entry)
     return list(found.values())
+
+
+def _helps(entry: Entry, world: World, needs: Needs) -> bool:
+    seen = standing(entry, world, needs)
+    return not seen.missing and seen.reads_all(needs) is Known.YES

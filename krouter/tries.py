@@ -12,6 +12,7 @@ from krouter.answer import Answer
 from krouter.attempt import Failed, Limits, Trial
 from krouter.board import Ticket
 from krouter.bounds import Bounds, TooLarge
+from krouter.callers import CallerUnsigned
 from krouter.errors import Failure, Verdict
 from krouter.features import names_image_rejection
 from krouter.lineup import Candidate, Leaf
@@ -228,7 +229,11 @@ class Tries:
                 async with asyncio.timeout_at(self.progress.deadline):
                     secret = await secret_for(self.progress, candidate)
             except SecretError as error:
-                self.progress.skip(leaf.name, account.name, Skip.NO_CREDENTIAL, str(error))
+                unsigned = isinstance(error, CallerUnsigned)
+                reason = Skip.CALLER_UNSIGNED if unsigned else Skip.NO_CREDENTIAL
+                self.progress.skip(leaf.name, account.name, reason, str(error))
+                if error.wait is not None:
+                    self.progress.wait_helps(board.now() + error.wait)
                 return None
             except TimeoutError:
                 self.progress.end_time()

@@ -47,7 +47,7 @@ class Walk:
             or await self._second_pass()
             or await self._queue()
             or await self._without_features()
-            or give_up(self.progress, self._locked)
+            or give_up(self.progress, self._locked, self._full)
         )
 
     async def _first_pass(self, entries: Iterator[Leaf]) -> Answer | None:
@@ -213,6 +213,7 @@ class Walk:
                 pair = await self.progress.world.board.wait_for_room(limits)
         except TimeoutError:
             self.progress.end_time()
+            self.progress.wait_helps(self.progress.world.board.now())
             return None
         candidate = next(c for c in self._full if _pair(c.account) == pair)
         self._full.remove(candidate)

@@ -55,6 +55,8 @@ class World:
     lanes: tuple[Adapter, ...]
     wire: Wire
     log: Log
+    unserved: Mapping[str, str] = field(default_factory=dict)
+    """Combos whose files are wrong, and how."""
     is_own_key: Callable[[str], bool] = field(default=lambda token: False)
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random

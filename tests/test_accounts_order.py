@@ -220,7 +220,7 @@ def test_without_one_the_entry_is_passed_over(start: Start, upstream: Upstream) 
     krouter = start("own/m", "two/n", accounts={}, settings=text, env=env)
     assert post(krouter, "daily", {}).status_code == 200
     assert calls(upstream) == ["two-x n"]
-    assert krouter.last_route["steps"][0]["reason"] == "credential cannot be read"
+    assert krouter.last_route["steps"][0]["reason"] == "the caller sent no credential of its own"
 
 
 def test_a_key_of_krouter_s_is_never_passed_on(

@@ -20,7 +20,7 @@ LAYERS = (
     ("features",),
     ("paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
     ("accounts", "combostore", "strategies", "board", "headers", "stream", "catalog", "reporter"),
-    ("adapter", "families", "plan", "health", "quota", "sessions", "callers"),
+    ("adapter", "families", "plan", "health", "quota", "sessions", "callers", "faults"),
     ("ranking", "costs"),
     ("pool", "route"),
     ("world", "records", "arguments", "shapes", "metrics"),

@@ -9,7 +9,7 @@ from krouter_adapters.native_lane import credential
 
 from krouter.accounts import collect_accounts
 from krouter.adapter import Target, load_rows
-from krouter.callers import callers_token
+from krouter.callers import callers_token, how_to_sign_in
 from krouter.providers import Provider, build_registry
 from krouter.settings import Settings
 from krouter.wire import Headers
@@ -49,6 +49,23 @@ def bearer(value: str = TOKEN, scheme: str = "Bearer") -> Headers:
 )
 def test_which_header_may_go(headers: Headers, expected: str | None) -> None:
     assert token(headers) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "has_key"),
+    [
+        ([], False),
+        (bearer("Basic"), False),
+        (bearer(OURS), True),
+        ([("x-api-key", OURS)], True),
+        ([("x-krouter-key", OURS)], True),
+        ([("cookie", OURS)], False),
+    ],
+)
+def test_who_has_a_key_of_ours_is_told_its_header(headers: Headers, has_key: bool) -> None:
+    told = how_to_sign_in(headers, lambda given: given == OURS)
+    assert told.startswith("Send Authorization: Bearer")
+    assert ("x-krouter-key" in told) is has_key
 
 
 @pytest.mark.parametrize(

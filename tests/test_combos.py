@@ -371,3 +371,35 @@ def test_the_shipped_combos_load(name: str) -> None:
     shipped = parse_combo((SHIPPED / f"{name}.json").read_bytes(), name, name)
     assert shipped.description
     assert not references(shipped)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("accounts", ["a"]),
+        ("params", {"temperature": 0}),
+        ("reads", ["image"]),
+        ("contextWindow", 1000),
+    ],
+)
+@pytest.mark.parametrize("model", ["inner", "combo/inner"])
+def test_what_has_no_effect_on_a_nested_combo_is_refused(
+    field: str, value: object, model: str
+) -> None:
+    data = json.dumps({"models": ["glm/x", {"model": model, field: value}]}).encode()
+    with pytest.raises(ConfigError) as caught:
+        parse_combo(data, "c.json", "c")
+    (problem,) = caught.value.problems
+    assert problem.path == f"$.models[1].{field}"
+    assert "has no effect on a combo: say it at the entries of 'inner' itself" in problem.message
+
+
+def test_a_nested_combo_takes_what_has_an_effect() -> None:
+    entry = {"model": "inner", "timeouts": {"total": 5}, "label": "x", "weight": 1}
+    parse_combo(json.dumps({"models": [entry]}).encode(), "c.json", "c")
+
+
+def test_an_entry_that_may_use_no_account_is_refused() -> None:
+    entry = {"model": "glm/x", "accounts": []}
+    with pytest.raises(ConfigError, match=r"\$\.models\[0\]\.accounts: .*at least 1 item"):
+        parse_combo(json.dumps({"models": [entry]}).encode(), "c.json", "c")

@@ -333,7 +333,8 @@ def test_the_spent_goes_last_until_its_reset(start: Start) -> None:
     quota(krouter, "two/a", 0.02, resets_at=krouter.clock.now + 7200)
     krouter.chat("daily")
     assert order(krouter) == ["two/b", "two/a"]
-    assert krouter.last_route["plan"][1]["reason"] == "as listed; quota spent"
+    reasons = [step["reason"] for step in krouter.last_route["plan"]]
+    assert reasons == ["as listed; moved up", "as listed; quota spent"]
     krouter.clock.forward(7201)
     krouter.chat("daily")
     assert order(krouter) == ["two/a", "two/b"]
@@ -379,7 +380,7 @@ def test_the_adapter_s_pool_in_turn(start: Start, upstream: Upstream) -> None:
     krouter = start("one/blind", settings=ADAPTER + "round_robin = true\n")
     for _ in range(4):
         krouter.chat("daily", messages=shows())
-    assert models(upstream) == "sees all sees sees"
+    assert models(upstream) == "sees all sees all"
 
 
 @pytest.mark.parametrize(
@@ -397,6 +398,32 @@ def test_several_kinds_need_models_that_read_all(start: Start) -> None:
     krouter = start("one/blind", settings=hearing)
     krouter.chat("daily", messages=shows("chat", IMAGES["chat"], AUDIO))
     assert order(krouter) == ["two/all", "one/all2", "one/blind"]
+
+
+READERS = '[reads]\n"*/sees*" = ["image"]\n"*/blind*" = []\n'
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_adapter_helps_where_the_only_reader_has_no_account(
+    start: Start, upstream: Upstream, nested: bool
+) -> None:
+    settings = READERS + '[vision_adapter.image]\nmodels = ["groq/sees", "two/sees"]\n'
+    inner = {"inner": {"models": ["groq/sees"]}}
+    entry = "inner" if nested else "groq/sees"
+    krouter = start("one/blind", entry, settings=settings, combos=inner)
+    krouter.chat("daily", messages=shows())
+    assert models(upstream) == "sees"
+    plan = [(step["entry"], step["reason"]) for step in krouter.last_route["plan"]]
+    assert plan[0] == ("two/sees", "vision adapter for image")
+    assert (entry, "as listed; reads image; no account") in plan
+
+
+def test_a_reader_without_an_account_has_no_say_in_the_split(
+    start: Start, upstream: Upstream
+) -> None:
+    krouter = start("one/blind", "two/maybe", "groq/sees", settings=READERS)
+    krouter.chat("daily", messages=shows())
+    assert models(upstream) == "maybe"
 
 
 def test_the_adapter_serves_a_direct_call(start: Start) -> None:

@@ -10,22 +10,25 @@ FALLBACK = Path("/platform")
 
 
 @pytest.mark.parametrize(
-    ("home", "env", "file_in_cwd", "expected"),
+    ("home", "env", "in_cwd", "expected"),
     [
-        (None, {}, False, "/platform"),
-        (None, {}, True, "{cwd}"),
-        (None, {"KROUTER_HOME": ""}, True, "{cwd}"),
-        (None, {"KROUTER_HOME": "/env"}, True, "/env"),
-        ("/option", {"KROUTER_HOME": "/env"}, True, "/option"),
-        ("below", {}, True, "{cwd}/below"),
-        (None, {"KROUTER_HOME": "below"}, False, "{cwd}/below"),
+        (None, {}, "", "/platform"),
+        (None, {}, "krouter.toml", "{cwd}"),
+        (None, {}, "combos/", "{cwd}"),
+        (None, {"KROUTER_HOME": ""}, "krouter.toml", "{cwd}"),
+        (None, {"KROUTER_HOME": "/env"}, "combos/", "/env"),
+        ("/option", {"KROUTER_HOME": "/env"}, "krouter.toml", "/option"),
+        ("below", {}, "krouter.toml", "{cwd}/below"),
+        (None, {"KROUTER_HOME": "below"}, "", "{cwd}/below"),
     ],
 )
 def test_home(
-    tmp_path: Path, home: str | None, env: dict[str, str], file_in_cwd: bool, expected: str
+    tmp_path: Path, home: str | None, env: dict[str, str], in_cwd: str, expected: str
 ) -> None:
-    if file_in_cwd:
-        (tmp_path / "krouter.toml").touch()
+    if in_cwd.endswith("/"):
+        (tmp_path / in_cwd).mkdir()
+    elif in_cwd:
+        (tmp_path / in_cwd).touch()
     paths = resolve_paths(home, env=env, cwd=tmp_path, fallback=lambda: FALLBACK)
     root = Path(expected.format(cwd=tmp_path))
     assert paths == Paths(

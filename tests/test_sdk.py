@@ -263,8 +263,14 @@ def test_what_is_wrong_is_told_when_the_router_is_made(
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="nowhere"):
+    with pytest.raises(ConfigError, match="nowhere: no such folder"):
         krouter.Router(combos=tmp_path / "nowhere", env={})
+
+
+def test_settings_that_are_none() -> None:
+    given: Any = 5
+    with pytest.raises(ConfigError, match="settings: should be a path or a mapping, not int"):
+        krouter.Router(combos={}, settings=given, env={})
 
 
 def test_a_key_that_is_set_after_the_first_call(upstream: Upstream) -> None:

@@ -38,6 +38,10 @@ def reveal(secrets: Secrets, ref: str) -> str:
     return asyncio.run(secrets.reveal(ref))
 
 
+def mend(secrets: Secrets) -> None:
+    asyncio.run(secrets.mend())
+
+
 def test_parse() -> None:
     assert SecretRef.parse("env:A") == SecretRef("env", "A")
     with pytest.raises(SecretError) as caught:
@@ -81,6 +85,19 @@ def test_the_home_of_a_file_is_that_of_the_environment(tmp_path: Path) -> None:
     assert reveal(Secrets({"HOME": str(tmp_path)}), "file:~/key") == "one"
 
 
+def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "key"
+    path.write_text("one")
+    secrets = Secrets({"A": "x"}, folder=tmp_path)
+    assert not secrets.has_changed("file:key")  # nobody has used it
+    reveal(secrets, "file:key")
+    assert not secrets.has_changed("file:key")
+    path.write_text("other")
+    assert secrets.has_changed("file:key")
+    path.unlink()
+    assert not any(map(secrets.has_changed, ("file:key", "env:A", "command:x")))
+
+
 @pytest.mark.parametrize("name", ["none", "."])
 def test_an_unreadable_file_is_named(tmp_path: Path, name: str) -> None:
     secrets = Secrets({}, folder=tmp_path)
@@ -95,16 +112,28 @@ def test_a_file_that_is_not_text(tmp_path: Path) -> None:
         reveal(Secrets({}, folder=tmp_path), "file:key")
 
 
-def test_a_command_is_kept_for_five_minutes() -> None:
+def test_a_command_is_kept_for_five_minutes_and_renewed_while_nobody_waits() -> None:
     clock, run = Clock(), Runner()
     secrets = Secrets({}, run, clock=clock)
-    assert reveal(secrets, "command:op read x") == "secret-1"
-    clock.now = 299
-    assert reveal(secrets, "command:op read x") == "secret-1"
-    clock.now = 300
-    assert reveal(secrets, "command:op read x") == "secret-2"
+    found = []
+    for at in (0, 299, 300, 301):
+        clock.now = at
+        found.append(reveal(secrets, "command:op read x"))
+        mend(secrets)
+    assert found == ["secret-1", "secret-1", "secret-1", "secret-2"]
     secrets.forget("command:op read x")
     assert reveal(secrets, "command:op read x") == "secret-3"
+
+
+def test_what_nobody_has_renewed_for_long_is_waited_for() -> None:
+    clock, run = Clock(), Runner()
+    secrets = Secrets({}, run, clock=clock)
+    reveal(secrets, "command:x")
+    clock.now = 10_000
+    assert reveal(secrets, "command:x") == "secret-2"
+    clock.now = 20_000
+    mend(secrets)
+    assert run.runs == 2  # nobody has used it since
 
 
 class Tokens(Runner):
@@ -128,8 +157,9 @@ def test_a_command_is_run_again_before_its_token_expires() -> None:
     tokens = []
     for _ in range(4):
         tokens.append(reveal(secrets, "command:x"))
+        mend(secrets)
         clock.now += 60
-    assert tokens == ["token-1", "token-1", "token-2", "token-2"]
+    assert tokens == ["token-1", "token-1", "token-1", "token-2"]
 
 
 def test_a_command_whose_tokens_are_always_short_is_not_run_each_time() -> None:
@@ -139,8 +169,9 @@ def test_a_command_whose_tokens_are_always_short_is_not_run_each_time() -> None:
     tokens = []
     for _ in range(5):
         tokens.append(reveal(secrets, "command:x"))
+        mend(secrets)
         clock.now += COMMAND_PAUSE / 2
-    assert tokens == ["token-1", "token-1", "token-2", "token-2", "token-3"]
+    assert tokens == ["token-1", "token-1", "token-1", "token-2", "token-2"]
 
 
 def test_an_expired_token_is_not_sent(tmp_path: Path) -> None:
@@ -210,13 +241,88 @@ def test_a_failing_command_names_its_program_only(run: Runner, says: str) -> Non
     assert "secret" not in str(caught.value)
 
 
-def test_a_failure_is_not_kept() -> None:
-    run = Runner(status=1)
-    secrets = Secrets({}, run)
+def test_a_command_that_failed_is_tried_again_while_nobody_waits() -> None:
+    clock, run = Clock(), Runner(status=1)
+    secrets = Secrets({}, run, clock=clock)
+    ran_at = []
+    for clock.now in range(60):
+        with pytest.raises(SecretError) as caught:
+            reveal(secrets, "command:x")
+        before = run.runs
+        mend(secrets)
+        if run.runs > before:
+            ran_at.append(clock.now)
+    assert ran_at == [2, 6, 14, 30]
+    assert caught.value.wait == 3
+    assert secrets.present("command:x") == "the command 'x' failed with status 1"
+    clock.now, run.status = 62.0, 0
+    mend(secrets)
+    assert reveal(secrets, "command:x") == "secret-6"
+    assert secrets.present("command:x") is None
+
+
+def test_a_failing_command_that_nobody_wants_is_left_alone() -> None:
+    clock, run = Clock(), Runner(status=1)
+    secrets = Secrets({}, run, clock=clock)
     with pytest.raises(SecretError):
         reveal(secrets, "command:x")
-    run.status = 0
-    assert reveal(secrets, "command:x") == "secret-2"
+    for clock.now in range(100):
+        mend(secrets)
+    assert run.runs == 2  # once more for the one who has waited
+
+
+def test_the_last_key_stays_in_use_while_its_command_fails() -> None:
+    clock, run = Clock(), Runner()
+    secrets = Secrets({}, run, clock=clock)
+    reveal(secrets, "command:x")
+    run.status, clock.now = 1, 300.0
+    for _ in range(2):
+        assert reveal(secrets, "command:x") == "secret-1"
+        mend(secrets)
+        clock.now += 1000
+    assert "status 1" in (secrets.present("command:x") or "")
+    secrets.forget("command:x")
+    with pytest.raises(SecretError):
+        reveal(secrets, "command:x")
+
+
+def test_nobody_waits_while_a_failing_command_runs_again() -> None:
+    clock, started, finish = Clock(), asyncio.Event(), asyncio.Event()
+
+    async def run(command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
+        if clock.now:
+            started.set()
+            await finish.wait()
+        return int(not clock.now), b"secret"
+
+    async def all_at_once() -> str:
+        secrets = Secrets({}, run, clock=clock)
+        with pytest.raises(SecretError):
+            await secrets.reveal("command:x")
+        clock.now = 5.0
+        mending = asyncio.create_task(secrets.mend())
+        await started.wait()
+        with pytest.raises(SecretError):
+            await secrets.reveal("command:x")
+        finish.set()
+        await mending
+        return await secrets.reveal("command:x")
+
+    assert asyncio.run(all_at_once()) == "secret"
+
+
+def test_a_command_that_callers_do_not_wait_for_hangs() -> None:
+    clock = Clock()
+
+    async def run(command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
+        clock.now += 3
+        raise asyncio.CancelledError
+
+    secrets = Secrets({}, run, clock=clock)
+    with pytest.raises(asyncio.CancelledError):
+        reveal(secrets, "command:x")
+    with pytest.raises(SecretError, match="'x' had not ended after 3 s"):
+        reveal(secrets, "command:x")
 
 
 def test_present_runs_no_command() -> None:

@@ -20,6 +20,15 @@ def test_a_conversation_stays_for_fifteen_minutes_from_its_last_answer() -> None
     assert sessions.account("talk", "glm") is None
 
 
+def test_the_conversations_of_an_account_are_forgotten() -> None:
+    sessions = Sessions(Clock())
+    for session, provider, account in (("a", "glm", "x"), ("b", "glm", "y"), ("a", "ds", "x")):
+        sessions.bind(session, provider, account)
+    sessions.forget("glm", "x")
+    found = [sessions.account(*key) for key in (("a", "glm"), ("b", "glm"), ("a", "ds"))]
+    assert found == [None, "y", "x"]
+
+
 def test_conversations_are_bounded() -> None:
     sessions = Sessions(Clock(), size=2)
     for name in "abc":

@@ -206,7 +206,7 @@ def test_references(ref: str, parts: tuple[str, str] | None) -> None:
     if parts:
         assert reference_parts(ref) == parts
     else:
-        with pytest.raises(ValueError, match="env:NAME"):
+        with pytest.raises(ValueError, match=r"env:NAME|is followed by"):
             reference_parts(ref)
 
 
@@ -285,3 +285,39 @@ def test_the_configuration_needs_no_heavy_library() -> None:
     check = f"import sys, {modules}, krouter_adapters.rows; print(*sys.modules)"
     run = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert not {"litellm", "fastapi", "aiohttp"} & set(run.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ('[routing]\naccount_sticky_limit = "3"\n', "$.routing.account_sticky_limit"),
+        ("[routing]\ncombo_sticky_limit = 2.0\n", "$.routing.combo_sticky_limit"),
+        ('[routing]\ncombo_round_robin = "yes"\n', "$.routing.combo_round_robin"),
+        ("[timeouts]\ntry_other_accounts = 1\n", "$.timeouts.try_other_accounts"),
+        ('[server]\nport = "20128"\n', "$.server.port"),
+    ],
+)
+def test_a_text_is_no_number_and_a_number_no_switch(text: str, path: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(text, "krouter.toml")
+    assert [problem.path for problem in caught.value.problems] == [path]
+
+
+@pytest.mark.parametrize(
+    ("ref", "says"),
+    [
+        ("env:", "env: is followed by the name of a variable"),
+        ("env:my key", "env: is followed by the name of a variable"),
+        ("file: ", "file: is followed by a path"),
+        ("command:", "command: is followed by a command line"),
+        ("cmd:pass x", "there is no cmd: write command:…"),
+        ("environment:A", "there is no environment: write env:NAME"),
+        ("sk-hunter2:x", "a key never stands here itself"),
+        ("hunter2", "a key never stands here itself"),
+    ],
+)
+def test_a_reference_that_is_none_is_explained_and_not_shown(ref: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_settings(f'[provider.glm]\nkey = "{ref}"\n', "krouter.toml")
+    assert says in str(caught.value)
+    assert not any(word in str(caught.value) for word in ("hunter2", "my key", "pass x"))

@@ -662,6 +662,8 @@ def test_callers_wait_in_line_when_nothing_else_is_left(
     upstream.gate("busy").open()
     assert [served(future.result(30)) for future in asked] == ["one/m"] * 4
     assert [request.json["user"] for request in upstream.requests] == ["0", "1", "2", "3"]
+    trail = asked[-1].result().headers["x-krouter-tried"]
+    assert trail == "one/m: waited, at its concurrency limit"
     krouter.idle()
 
 
@@ -722,7 +724,10 @@ def test_waiting_in_line_ends_with_the_requests_time(
     krouter.served.house.refresh()
     first = pool.submit(krouter.chat, "only")
     assert upstream.gate("busy").reached.wait(30)
-    assert krouter.chat("hasty").status_code == 504
+    late = krouter.chat("hasty")
+    assert (late.status_code, late.headers["retry-after"]) == (504, "1")
+    told = late.json()["error"]["message"]
+    assert "for a place at one/m (account a), which is at its concurrency limit" in told
     upstream.gate("busy").open()
     first.result(30)
 
@@ -745,7 +750,7 @@ def test_without_any_account_the_variables_are_named(
 
 
 def test_an_entry_that_needs_translation_is_skipped(start: Start, upstream: Upstream) -> None:
-    text = '[provider.chatty]\nspeaks = ["responses"]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    text = '[provider.chatty]\nbase_urls = { responses = "http://127.0.0.1:1/v1" }\n'
     krouter = start("chatty/m", "two/good", settings=text)
     assert served(krouter.messages("daily")) == "two/good"
     assert skips(krouter) == ["chatty/m: needs translation"]
@@ -759,8 +764,13 @@ def test_a_caller_s_own_credential_goes_to_its_provider(start: Start, upstream: 
     text = '[[account]]\nprovider = "own"\nauth = "caller"\n'
     text += f'[provider.own]\nspeaks = ["chat"]\nbase_url = "{upstream.url}/v1"\n'
     krouter = start("own/m", settings=text)
-    assert krouter.chat("daily").status_code == 503
-    assert "the caller sent no credential of its own" in krouter.last_route["steps"][0]["detail"]
+    refused = krouter.chat("daily")
+    assert refused.status_code == 401
+    assert refused.json()["error"]["message"] == (
+        "own/m is answered with the caller's own credential, and none was sent."
+        " Send Authorization: Bearer with a token of that provider."
+    )
+    assert skips(krouter) == ["own/m default: the caller sent no credential of its own"]
     body = {"model": "daily", "messages": [{"role": "user", "content": "hello"}]}
     mine = {"authorization": "Bearer the-caller-s"}
     reply = krouter.http.post("/v1/chat/completions", json=body, headers=mine)

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from krouter.accounts import Account
-from krouter.adapter import Adapter, lane_for, load_lanes, provider_of
+from krouter.adapter import Adapter, lane_for, load_lanes, load_models, provider_of
+from krouter.catalog import MEDIA, Catalog, Known, build_catalog
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json
-from krouter.combos import Combo, Entry, reference, references
+from krouter.combos import Combo, Entry, Medium, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
+from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
 from krouter.load import Config, load_config, open_combos
@@ -25,8 +27,7 @@ from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.secrets import Secrets
-
-ENVIRONMENT = "environment"
+from krouter.settings import AdapterPool
 
 
 @click.command(cls=Command)
@@ -45,8 +46,10 @@ def check(
     JSON: ok, problems, each with file, path, message, hint, level (error, warning).
     """
     paths = find_paths(home, config, combos)
+    if config is not None and not paths.config.is_file():
+        raise ConfigError([Problem(str(paths.config), "", "no such file.")])
     store = open_combos(paths)
-    settings, found = _config(paths, required=config is not None)
+    settings, found = _config(paths)
     if combo is None:
         found += [*_house(paths, settings, store), *store.problems]
         names = list(store.combos)
@@ -54,13 +57,15 @@ def check(
         names = _reached(combo.removeprefix("combo/"), store.combos)
         found += _files(combo.removeprefix("combo/"), names, store)
     if settings:
+        used = None if combo is None else _used(settings, store, names)
+        found += _credentials(paths, settings, used)
         found += _entries(settings, store, names)
     _report(list(dict.fromkeys(found)), as_json)
 
 
-def _config(paths: Paths, *, required: bool) -> tuple[Config | None, list[Problem]]:
+def _config(paths: Paths) -> tuple[Config | None, list[Problem]]:
     try:
-        return load_config(paths, os.environ, required=required), []
+        return load_config(paths, os.environ), []
     except ConfigError as error:
         return None, list(error.problems)
 
@@ -82,40 +87,31 @@ def _count(number: int, what: str) -> str:
 
 
 def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[Problem]:
-    """Credentials, aliases and keys."""
+    """Aliases, the vision adapter and keys."""
     if config:
         file = str(paths.config)
-        yield from _credentials(config, Secrets(os.environ, folder=paths.home), file)
         yield from _aliases(config, store.combos, file)
+        yield from _adapter(config, store.combos, file)
     try:
         list_keys(paths.keys)
     except ConfigError as error:
         yield from error.problems
 
 
-def _credentials(config: Config, secrets: Secrets, file: str) -> Iterator[Problem]:
-    stated = dict(_references(config))
-    given = frozenset(stated.values())
-    for path, ref in stated.items():
-        if fault := secrets.present(ref):
-            yield Problem(file, path, f"{fault}.")
-    for account in _accounts(config):
-        key = account.key
-        if key and key not in given and (fault := secrets.present(key)):
-            yield Problem(ENVIRONMENT, "", f"account {account.id}: {fault}.")
+def _credentials(paths: Paths, config: Config, providers: Set[str] | None) -> Iterator[Problem]:
+    secrets = Secrets(os.environ, folder=paths.home)
+    settings, registry, accounts = config.settings, config.registry, config.accounts
+    file = str(paths.config)
+    return credential_faults(settings, registry, accounts, secrets, file, providers)
 
 
-def _references(config: Config) -> Iterator[tuple[str, str]]:
-    for name, provider in config.settings.provider.items():
-        if provider.key:
-            yield json_path(("provider", name, "key")), provider.key
-    for index, account in enumerate(config.settings.account):
-        if account.key:
-            yield json_path(("account", index, "key")), account.key
-
-
-def _accounts(config: Config) -> Iterator[Account]:
-    return (account for accounts in config.accounts.values() for account in accounts)
+def _used(config: Config, store: ComboStore, names: Iterable[str]) -> Set[str]:
+    """The providers that these combos use, judges included."""
+    combos = [store.combos[name] for name in names]
+    models = [entry.model for combo in combos for entry in combo.models]
+    models += [combo.judge_name for combo in combos if combo.judge_name]
+    found = (config.registry.split(model)[0] for model in models if reference(model) is None)
+    return {provider.name for provider in found if provider is not None}
 
 
 def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
@@ -130,6 +126,49 @@ def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator
             yield Problem(
                 file, json_path(("aliases", name)), message, _near(target, config, combos)
             )
+
+
+def _adapter(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
+    """Models of the vision adapter that it will never use."""
+    catalog = build_catalog(load_models, config.settings.reads)
+    for medium in MEDIA:
+        pool: AdapterPool = getattr(config.settings.vision_adapter, medium)
+        place = ("vision_adapter", medium)
+        if pool.models and not pool.enabled:
+            message = f"{place[0]}.{medium} lists models, but is switched off."
+            yield Problem(file, json_path(place), message, "Set enabled = true.", "warning")
+            continue
+        for index, model in enumerate(pool.models):
+            if fault := _useless(model, medium, config, combos, catalog):
+                path = json_path((*place, "models", index))
+                yield Problem(
+                    file, path, f"{model!r} is not used: {fault[0]}.", fault[1], "warning"
+                )
+
+
+def _useless(
+    model: str, medium: Medium, config: Config, combos: Mapping[str, Combo], catalog: Catalog
+) -> tuple[str, str] | None:
+    """Why the vision adapter never puts `model` in front, and what to do about it."""
+    if (name := reference(model)) is not None:
+        what = "it is a combo" if name in combos else "it names no provider"
+        return what, "Write provider/model."
+    alias, _, rest = model.partition("/")
+    provider = config.registry.find(alias)
+    if provider is None:
+        hint = did_you_mean(alias, config.registry.names_with_aliases())
+        return f"no provider {alias!r} is known", hint
+    known = catalog.facts(provider, rest).reads[medium]
+    if known is not Known.YES:
+        what = "it does not read" if known is Known.NO else "it is not known to read"
+        return (
+            f"{what} {medium}",
+            f"If it does: [reads] {json.dumps(model)} = [{json.dumps(medium)}].",
+        )
+    if not config.accounts[provider.name]:
+        hint = missing_account(provider, None)
+        return f"{provider.name} has no account", f"{hint[0].upper()}{hint[1:]}."
+    return None
 
 
 def _near(target: str, config: Config, combos: Mapping[str, Combo]) -> str:
@@ -180,6 +219,7 @@ class _Entries:
 
     def check(self, combo: Combo, file: str) -> Iterator[Problem]:
         yield from self._strategy(combo, file)
+        yield from unknown_accounts(combo, self.config.registry, self.config.accounts, file)
         for place, entry in enumerate(combo.models):
             if reference(entry.model) is None:
                 yield from self._entry(entry, file, json_path(("models", place)))
@@ -209,13 +249,7 @@ class _Entries:
         yield from self._account(entry, provider, file, path)
 
     def _account(self, entry: Entry, provider: Provider, file: str, path: str) -> Iterator[Problem]:
-        known = [account.name for account in self.config.accounts[provider.name]]
-        if not known:
+        if not self.config.accounts[provider.name]:
             message = f"{entry.model!r} is skipped: no account for {provider.name}."
             hint = missing_account(provider, None)
             yield Problem(file, path, message, f"{hint[0].upper()}{hint[1:]}.", "warning")
-            return
-        for place, name in enumerate(entry.accounts or ()):
-            if name not in known:
-                message = f"{provider.name} has no account {name!r}."
-                yield Problem(file, f"{path}.accounts[{place}]", message, did_you_mean(name, known))

@@ -21,6 +21,12 @@ class NotThere(click.ClickException):
     exit_code = 1
 
 
+class Unreachable(click.ClickException):
+    """No krouter answers."""
+
+    exit_code = 3
+
+
 class Unusable(click.ClickException):
     """Settings or files that cannot be used."""
 
@@ -48,7 +54,7 @@ home_option = click.option(
     type=click.Path(),
     metavar="DIR",
     help="Folder of krouter.toml, combos/ and keys.json. Default: KROUTER_HOME, else this folder"
-    " if it holds krouter.toml, else the platform's config folder.",
+    " if it holds krouter.toml or combos/, else the platform's config folder.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 _config_option = click.option(

@@ -81,7 +81,8 @@ def explain(
 
     NAME is what a caller would ask for: a combo, an alias or provider/model. Nothing is sent, and
     no rotation moves on. Locks, quotas, rotations and health are known to the running server
-    alone; the order is that of a server which has just started.
+    alone; the order is that of a server which has just started. Exit code 1 where nothing can be
+    sent.
 
     With --route in place of NAME it shows the order of a past request, made anew from all that is
     kept of it, and whether that is the order which was recorded then. It must be: if it is not, the
@@ -89,7 +90,8 @@ def explain(
 
     JSON: asked, kind (combo, alias, claude-name, model, bare-name), combo, source, strategy,
     dialect, stream, needs, switches, sendable, not_built, entries, each with place, model, combo,
-    reason, provider, lane, accounts (each with name, fault, score, reason), skip, detail.
+    reason, provider, lane, account_strategy (where there is a choice), accounts (each with name,
+    fault, score, reason), skip, detail.
 
     JSON with --route: asked, combo, strategy, dialect, stream, needs, switches, entries as above,
     route, same, differences (each with what, recorded, rebuilt).
@@ -112,6 +114,15 @@ def explain(
         print_json(found)
     else:
         _show(found)
+        click.echo(f"\n{FRESH}", err=True)
+    if not found["sendable"]:
+        click.get_current_context().exit(1)
+
+
+FRESH = (
+    "This is the order of a server that has just started: the locks, quotas, rotations and health"
+    " of the running one are not in it."
+)
 
 
 def _refuse_others(ctx: click.Context) -> None:
@@ -212,6 +223,7 @@ def _entry(place: int, found: Prospect, destination: Destination) -> dict[str, A
         "reason": "asked for by name" if asked_for else found.leaf.reason,
         "provider": found.provider.name if found.provider else None,
         "lane": found.lane,
+        "account_strategy": found.strategy,
         "accounts": [
             {
                 "name": account.name,
@@ -275,16 +287,20 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         entry["model"],
         entry["combo"] or "",
         entry["lane"] or "",
-        ", ".join(map(_account, entry["accounts"])),
+        ", ".join(_account(each, entry["account_strategy"]) for each in entry["accounts"]),
         _why(entry),
     )
 
 
-def _account(account: dict[str, Any]) -> str:
+def _account(account: dict[str, Any], strategy: str | None) -> str:
+    """With its score only where that decides."""
     if account["fault"]:
         return f"{account['name']} (passed over: {account['fault']})"
-    score = "" if account["score"] is None else f" ({account['score']:.0f})"
-    return f"{account['name']}{score}"
+    if strategy is None:
+        return str(account["name"])
+    by_score = strategy in ("zenith", "p2c")
+    why = f"{account['score']:.0f}" if by_score else account["reason"]
+    return f"{account['name']} ({why})"
 
 
 def _why(entry: dict[str, Any]) -> str:

@@ -9,8 +9,10 @@ import click
 
 from krouter.cli.common import Command, NotThere, find_paths, home_option, json_option
 from krouter.cli.output import print_json, print_table
+from krouter.cli.running import ask_health
 from krouter.keys import add_key, list_keys, remove_key
-from krouter.problems import did_you_mean
+from krouter.paths import Paths
+from krouter.problems import ConfigError, did_you_mean
 from krouter.settings import check_name
 
 
@@ -31,15 +33,36 @@ def add(name: str, home: str | None) -> None:
 
     Only a hash of it is stored. A running krouter asks for keys within a second.
     """
-    path = find_paths(home, new=True).keys
-    _refuse_name(name, path)
-    key = add_key(path, name, time.time())
+    paths = find_paths(home, new=True)
+    _refuse_name(name, paths.keys)
+    warning = _unguarded(paths)
+    key = add_key(paths.keys, name, time.time())
     click.echo(key)
     hint = (
-        f"Stored as a hash in {path}; the key cannot be shown again.\n"
-        "Callers send it as Authorization: Bearer KEY or x-api-key: KEY."
+        f"Stored as a hash in {paths.keys}; the key cannot be shown again.\n"
+        "Callers send it as Authorization: Bearer KEY, x-api-key: KEY or x-krouter-key: KEY.\n"
+        "The last leaves Authorization to a provider whose account is the caller's own.\n"
+        f"It guards the krouter whose home is {paths.home}."
     )
     click.echo(hint, err=True)
+    if warning:
+        click.echo(f"Warning: {warning}", err=True)
+
+
+def _unguarded(paths: Paths) -> str | None:
+    """What to say where the krouter that answers has another home, which a key made here does not
+    guard. It is asked before the key is made, and never sent one: whoever answers may be anyone."""
+    try:
+        url, told = ask_health(paths)
+    except (click.ClickException, ConfigError):
+        return None
+    served = told.get("home")
+    if isinstance(served, str) and Path(served).resolve() != paths.home.resolve():
+        hint = f"to guard that one, give --home {served}"
+        return f"the krouter at {url} has another home, {served}: {hint}."
+    if served is None and not _names(paths.keys):  # it asks for keys, and here is none yet
+        return f"the krouter at {url} knows other keys than those of {paths.home}."
+    return None
 
 
 def _refuse_name(name: str, path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from krouter.adapter import load_models
-from krouter.catalog import Catalog, Facts, Known, build_catalog
+from krouter.catalog import Catalog, Facts, Known, build_catalog, with_entry
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.output import print_json, print_table
 from krouter.cli.view import View, open_view, outlook, source_of, spoken_by
@@ -45,7 +45,8 @@ def models(
 
     Combos, aliases, the models that combos name, and the providers that have accounts, of which
     any model can be asked for. PATTERN is a part of a name, or a glob such as 'glm/*'; where it
-    begins with the name of such a provider, that provider's known models are listed too.
+    begins with the name of a provider, that provider's known models are listed too, also while it
+    has no account.
 
     A second table shows of each model what it reads besides text, its window and the most it
     writes in tokens, and its prices in US dollars per million tokens; '?' is unknown.
@@ -63,6 +64,8 @@ def models(
         print_json(list(map(_named_json, found)))
     else:
         _print_named(found)
+        for why in dict.fromkeys(_why_no_model(named) for named in found if named.kind == "model"):
+            click.echo(why, err=True, nl=bool(why))
     if not found:
         raise NotThere(f"no name matches {pattern!r}.")
 
@@ -76,6 +79,11 @@ def _print_named(found: list[Named]) -> None:
         click.echo()
     if models:
         print_table(("model", "reads", "window", "output", "$/M in", "$/M out"), models)
+
+
+def _why_no_model(named: Named) -> str:
+    """Why none of a provider's known models can be asked for now."""
+    return "" if named.usable else f"{named.name.partition('/')[0]}/…: {named.why}"
 
 
 def _matches(name: str, pattern: str | None) -> bool:
@@ -166,7 +174,7 @@ def _known(view: View, catalog: Catalog, pattern: str) -> Iterator[Named]:
     """The known models of the provider that `pattern` begins with."""
     name = pattern.partition("/")[0]
     provider = view.world.registry.find(name)
-    if provider and _is_set_up(view, provider):
+    if provider:
         found = outlook(_any_model(provider), view.world)
         speaks = spoken_by(provider, view.world)
         named = set(entries(view.world.combos))
@@ -229,7 +237,8 @@ def combos(
 
     JSON without NAME: a list of name, description, strategy, entries, source, served, problems.
     JSON with NAME: name, description, strategy, source, entries, each with place, model, kind
-    (model, combo), accounts, usable, why, speaks.
+    (model, combo), label, reads (yes, no or unknown for image, pdf, audio, video) and window as
+    they hold for the entry, accounts, usable, why, speaks.
     """
     view = open_view(find_paths(home, config, combos), required=config is not None)
     if name is None:
@@ -297,6 +306,8 @@ def _problems_in(view: View, file: str) -> list[str]:
 def _show_combo(view: View, name: str, as_json: bool) -> None:
     combo = view.world.combos.get(name)
     if combo is None:
+        if fault := view.store.unserved.get(name):
+            raise NotThere(f"the combo {name} is not served: {fault}")
         near = did_you_mean(name, view.world.combos)
         raise NotThere(f"there is no combo {name!r}. {near}".strip())
     found = [_entry(view, place, entry) for place, entry in enumerate(combo.models, 1)]
@@ -305,8 +316,9 @@ def _show_combo(view: View, name: str, as_json: bool) -> None:
         print_json({**shown, "source": str(source_of(view, name)), "entries": found})
         return
     click.echo(f"{name}: {combo.strategy}, from {source_of(view, name)}", err=True)
-    columns = ("#", "model", "accounts", "usable", "speaks")
-    print_table(columns, [_entry_row(entry) for entry in found])
+    facts = [_entry_facts(view, entry) for entry in combo.models]
+    columns = ("#", "model", "label", "reads", "window", "accounts", "usable", "speaks")
+    print_table(columns, [_entry_row(*each) for each in zip(found, facts, strict=True)])
 
 
 def _entry(view: View, place: int, entry: Entry) -> dict[str, Any]:
@@ -314,10 +326,14 @@ def _entry(view: View, place: int, entry: Entry) -> dict[str, Any]:
     provider = view.world.registry.find(entry.model.partition("/")[0])
     accounts = view.world.accounts[provider.name] if provider else ()
     allowed = entry.accounts
+    facts = _entry_facts(view, entry)
     return {
         "place": place,
         "model": entry.model,
         "kind": "combo" if reference(entry.model) else "model",
+        "label": entry.label,
+        "reads": dict(facts.reads) if facts else None,
+        "window": facts.window if facts else None,
         "accounts": [a.name for a in accounts if allowed is None or a.name in allowed],
         "usable": found.usable,
         "why": found.why,
@@ -325,10 +341,19 @@ def _entry(view: View, place: int, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _entry_row(entry: dict[str, Any]) -> tuple[str, ...]:
+def _entry_facts(view: View, entry: Entry) -> Facts | None:
+    """What holds for an entry, its own corrections included; None for a combo."""
+    facts = _facts(view, view.world.catalog, entry) if reference(entry.model) is None else None
+    return with_entry(facts, entry) if facts else None
+
+
+def _entry_row(entry: dict[str, Any], facts: Facts | None) -> tuple[str, ...]:
     return (
         str(entry["place"]),
         entry["model"],
+        entry["label"] or "",
+        _reads(facts) if facts else "",
+        _tokens(facts.window) if facts else "",
         ", ".join(entry["accounts"]),
         "yes" if entry["usable"] else f"no: {entry['why']}",
         ", ".join(entry["speaks"]),

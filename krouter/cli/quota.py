@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import click
 
 from krouter.cli.common import Command, find_paths, home_option, json_option
 from krouter.cli.output import print_json, print_table
-from krouter.cli.running import ask, url_option
+from krouter.cli.running import Refused, ask, url_option
+from krouter.paths import Paths
+from krouter.resets import moment
 
 COLUMNS = ("provider", "account", "what", "left", "resets in", "age", "source")
 
@@ -89,10 +92,18 @@ def _span(seconds: float) -> str:
     return f"{left // 60} min"
 
 
+class _Share(click.FloatRange):
+    """0 to 1; NaN is neither."""
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+        share = super().convert(value, param, ctx)
+        return self.fail("is not a number from 0 to 1.", param, ctx) if share != share else share
+
+
 @quota.command("set", cls=Command)
 @click.argument("provider")
 @click.argument("model")
-@click.argument("remaining", type=float)
+@click.argument("remaining", type=_Share(0, 1))
 @click.option("--account", metavar="NAME", help="Needed where the provider has several.")
 @click.option(
     "--resets-at",
@@ -103,7 +114,9 @@ def _span(seconds: float) -> str:
 @home_option
 @url_option
 @json_option
+@click.pass_context
 def set_(
+    ctx: click.Context,
     provider: str,
     model: str,
     remaining: float,
@@ -116,16 +129,46 @@ def set_(
     """Tell how much of MODEL's quota is left at PROVIDER.
 
     REMAINING is a share from 0 to 1. Entries with more left are tried before those with less;
-    0.02 or less is spent, and goes last.
+    0.02 or less is spent, and goes last. MODEL is the provider's own name for it, with or without
+    PROVIDER/ in front.
 
-    JSON: provider, account, model, remaining, resets_at, spent, source, age.
+    JSON: provider, account, model, remaining, resets_at, spent, source, age, combos (those whose
+    entries it orders).
     """
+    if resets_at is not None and moment(resets_at, time.time()) is None:
+        raise click.BadParameter(f"{resets_at!r} {_TIMES}", param_hint="--resets-at")
+    above = ctx.parent.params if ctx.parent else {}
     body = {"provider": provider, "model": model, "remaining": remaining}
     optional = {"account": account, "resets_at": resets_at}
     given = {name: value for name, value in optional.items() if value is not None}
-    told = ask(find_paths(home), url, "/api/quota", {**body, **given})
-    if as_json:
+    paths, url = find_paths(home or above.get("home")), url or above.get("url")
+    told = _told(paths, url, {**body, **given})
+    if as_json or above.get("as_json"):
         print_json(told)
-    else:
-        who = f"{told['provider']}/{told['account']}"
-        click.echo(f"{who}: {_share(told)} of {told['model']} is left.", err=True)
+        return
+    who = f"{told['provider']}/{told['account']}"
+    click.echo(f"{who}: {_share(told)} of {told['model']} is left.", err=True)
+    if not told["combos"]:
+        named = f"{told['provider']}/{told['model']}"
+        click.echo(f"Warning: it orders nothing: no entry of a combo names {named}.", err=True)
+
+
+_TIMES = (
+    "is no time to come, at most 32 days ahead: write an ISO 8601 time such as"
+    " 2027-01-15T09:00:00Z, epoch seconds, or a span such as 2h30m."
+)
+_ARGUMENTS = {"provider": "PROVIDER", "model": "MODEL", "remaining": "REMAINING"}
+
+
+def _told(paths: Paths, url: str | None, body: dict[str, Any]) -> dict[str, Any]:
+    """The figure as the running krouter took it. What it refuses is a wrong argument here."""
+    try:
+        found: dict[str, Any] = ask(paths, url, "/api/quota", body)
+    except Refused as refused:
+        field, colon, message = refused.message.partition(": ")
+        if refused.status != 400 or not colon or not field.startswith("$."):
+            raise
+        name = field.removeprefix("$.")
+        hint = _ARGUMENTS.get(name, f"--{name.replace('_', '-')}")
+        raise click.BadParameter(message, param_hint=hint) from None
+    return found

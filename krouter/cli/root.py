@@ -41,7 +41,7 @@ Exit codes:
   0  all is well
   1  check found problems, or what was asked for does not exist
   2  the command line is wrong
-  3  settings, files or the address cannot be used
+  3  settings, files or the address cannot be used, or no krouter answers
 """
 
 

@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 
 import click
 
-from krouter.cli.common import NotThere
+from krouter.cli.common import Unreachable
 from krouter.paths import Paths
 from krouter.settings import load_settings
 
 KEY = "KROUTER_KEY"
 SECONDS = 10.0
+LOOK_SECONDS = 2.0
+"""How long to wait where an answer is only good to have."""
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 url_option = click.option(
@@ -34,7 +36,27 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def ask(paths: Paths, url: str | None, path: str, body: Any = None) -> Any:
+class Refused(click.ClickException):
+    """The running krouter's own error."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+def ask_health(paths: Paths) -> tuple[str, dict[str, Any]]:
+    """Where the krouter of these settings would be, and what it says of itself. Raises
+    ClickException, ConfigError."""
+    told = ask(paths, None, "/health", seconds=LOOK_SECONDS)
+    base = _base(paths, None)
+    if not isinstance(told, dict) or "version" not in told:
+        raise _no_krouter(base)
+    return base, told
+
+
+def ask(
+    paths: Paths, url: str | None, path: str, body: Any = None, *, seconds: float = SECONDS
+) -> Any:
     """The JSON at `path`; `body` makes it a POST. Raises ClickException for whatever is no
     answer."""
     base = _base(paths, url)
@@ -45,18 +67,22 @@ def ask(paths: Paths, url: str | None, path: str, body: Any = None) -> Any:
     request = urllib.request.Request(f"{base}{path}", data, headers)  # noqa: S310
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     try:
-        with opener.open(request, timeout=SECONDS) as reply:
+        with opener.open(request, timeout=seconds) as reply:
             return json.load(reply)
     except urllib.error.HTTPError as error:
         with error:
-            raise click.ClickException(_refusal(base, error)) from None
+            raise Refused(error.code, _refusal(base, error)) from None
     except OSError as error:
         reason = getattr(error, "reason", error)
         why = getattr(reason, "strerror", None) or reason
-        message = f"no krouter answers at {base} ({why}): start one with krouter serve."
-        raise NotThere(message) from None
+        hint = "start one with krouter serve, or name it with --url."
+        raise Unreachable(f"no krouter answers at {base} ({why}): {hint}") from None
     except ValueError:
-        raise NotThere(f"what answers at {base} is no krouter.") from None
+        raise _no_krouter(base) from None
+
+
+def _no_krouter(base: str) -> Unreachable:
+    return Unreachable(f"what answers at {base} is no krouter: name one with --url.")
 
 
 def _base(paths: Paths, url: str | None) -> str:

@@ -18,6 +18,7 @@ from krouter.paths import Paths
 from krouter.plan import NotBuilt, Plan
 from krouter.providers import Provider
 from krouter.route import Skip
+from krouter.settings import AccountStrategy
 from krouter.standing import plan_for
 from krouter.wire import HttpWire
 from krouter.world import Ask, World
@@ -45,7 +46,7 @@ class Prospect:
     """What would become of an entry: the accounts it could be sent to, or why it is skipped.
 
     `accounts` are in order, each with what is wrong with it, or None; `ranking` holds score and
-    reason of each by its name, where there is a choice.
+    reason of each by its name, and `strategy` is whose order it is, where there is a choice.
     """
 
     leaf: Leaf
@@ -53,6 +54,7 @@ class Prospect:
     lane: str | None = None
     accounts: tuple[tuple[Account, str | None], ...] = ()
     ranking: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    strategy: AccountStrategy | None = None
     skip: Skip | None = None
     detail: str = ""
 
@@ -93,7 +95,9 @@ def prospect(leaf: Leaf, world: World, ask: Ask) -> Prospect:
         return Prospect(leaf, provider, name, skip=found.reason, detail=found.detail)
     accounts = tuple((each.account, account_fault(each.account, world)) for each in found)
     ranking = {place.account: (place.score, place.reason) for c in found if (place := c.place)}
-    return Prospect(leaf, found[0].provider, found[0].lane.name, accounts, ranking)
+    standing = found[0].standing
+    strategy = standing.strategy if standing else None
+    return Prospect(leaf, found[0].provider, found[0].lane.name, accounts, ranking, strategy)
 
 
 def account_fault(account: Account, world: World) -> str | None:

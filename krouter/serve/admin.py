@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from krouter.combos import Combo
 from krouter.pool import Pool
 from krouter.problems import did_you_mean, problems_of
 from krouter.quota import Note, Poll, is_spent
@@ -91,9 +92,11 @@ def add_quota(app: FastAPI, router: Router, pool: Pool) -> None:
         if told.resets_at is not None and resets_at is None:
             at = "must be a time to come, at most 32 days ahead"
             raise _invalid(f"$.resets_at: {at} (value {json.dumps(told.resets_at)}).")
-        figure = Figure(told.model, told.remaining, resets_at)
+        world = router.world
+        figure = Figure(_model(told.model, provider, world), told.remaining, resets_at)
         pool.quota.note(provider, account, Report(figures=(figure,)), "reported")
-        return _figure_json(Note(provider, account, figure, "reported", now), figure, now)
+        shown = _figure_json(Note(provider, account, figure, "reported", now), figure, now)
+        return {**shown, "combos": _naming(provider, figure.model, world)}
 
 
 async def _body(request: Request) -> bytes:
@@ -126,6 +129,29 @@ def _account(told: Reported, world: World) -> tuple[str, str]:
     if told.account is not None:
         raise _invalid(f"$.account: unknown account {told.account!r}: {known}.")
     raise _invalid(f"$.account: required field is missing: {known}.")
+
+
+def _model(told: str, provider: str, world: World) -> str:
+    """The model by the provider's own name for it: who writes `glm/glm-5.1` means `glm-5.1`, unless
+    an entry names a model of the provider that is really called so."""
+    prefix, _, model = told.partition("/")
+    found = world.registry.find(prefix) if model else None
+    if found is None or found.name != provider or _naming(provider, told, world):
+        return told
+    return model
+
+
+def _naming(provider: str, model: str, world: World) -> list[str]:
+    """The combos of which an entry names the model: those that its figure orders."""
+    return [name for name, combo in world.combos.items() if _names(combo, provider, model, world)]
+
+
+def _names(combo: Combo, provider: str, model: str, world: World) -> bool:
+    for entry in combo.models:
+        found, named = world.registry.split(entry.model)
+        if found is not None and (found.name, named) == (provider, model):
+            return True
+    return False
 
 
 def _listed(names: list[str]) -> str:

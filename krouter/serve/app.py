@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -78,10 +79,11 @@ class App:
         problems: Callable[[], list[str]],
         pool: Pool,
         metrics: Metrics,
+        home: Path,
     ) -> None:
         self.router = router
         self.guard = guard
-        self.rest = build_rest(router, guard, problems, pool, metrics)
+        self.rest = build_rest(router, guard, problems, pool, metrics, home)
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
             for dialect in DIALECTS.values()
@@ -130,10 +132,12 @@ class App:
             if scope["path"].startswith(PREFIX):
                 check_admin(scope["method"], headers)
             if self._endpoint(scope["path"]) is not None:
-                raise Refusal(405, f"{scope['path']} takes POST, not {scope['method']}.")
+                message = f"{scope['path']} takes POST, not {scope['method']}."
+                raise Refusal(405, message, [("allow", "POST")])
         except Refusal as refusal:
             dialect = dialect_of(scope["path"], headers)
-            await send_whole(send, error_answer(dialect, refusal.status, refusal.message))
+            status, message, headers = refusal.status, refusal.message, refusal.headers or []
+            await send_whole(send, error_answer(dialect, status, message, headers=headers))
             return
         await self.rest(scope, receive, send)
 
@@ -150,11 +154,12 @@ def build_rest(
     problems: Callable[[], list[str]],
     pool: Pool,
     metrics: Metrics,
+    home: Path,
 ) -> FastAPI:
     """Everything but the hot endpoints."""
     app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
     add_errors(app)
-    add_pages(app, router, guard, problems)
+    add_pages(app, router, guard, problems, home)
     add_routes(app, router)
     add_quota(app, router, pool)
     add_metrics(app, metrics)
@@ -174,12 +179,22 @@ def add_errors(app: FastAPI) -> None:
         }.get(error.status_code, str(error.detail))
         headers = [(n.lower(), v) for n, v in request.headers.items()]
         dialect = dialect_of(path, headers)
-        body = dialect.error_body(error.status_code, message, {}, None)
-        return Response(body, error.status_code, media_type="application/json")
+        # Only under /v1/models/ is what was not found a model, which is what OpenAI's code says.
+        is_model = path.startswith("/v1/models/")
+        told = None if is_model or error.status_code != 404 else _not_found(dialect, message)
+        body = dialect.error_body(error.status_code, message, {}, told)
+        return Response(body, error.status_code, error.headers, "application/json")
+
+
+def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:
+    if dialect.name != "chat":
+        return None
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": "not_found"}}
 
 
 def add_pages(
-    app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]]
+    app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]], home: Path
 ) -> None:
     """What is here, how it is, and which models there are."""
 
@@ -204,7 +219,8 @@ def add_pages(
         if not guard.lets_in(request_headers(request.scope)):
             return shown
         combos, in_flight = len(router.world.combos), router.world.board.in_flight
-        return {**shown, "combos": combos, "in_flight": in_flight, "problems": found}
+        more = {"home": str(home), "combos": combos, "in_flight": in_flight}
+        return {**shown, **more, "problems": found}
 
     @app.get("/v1/models")
     async def models(request: Request) -> dict[str, Any]:

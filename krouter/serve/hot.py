@@ -8,8 +8,9 @@ import logging
 from collections.abc import Callable
 
 from krouter.adapter import Call
-from krouter.answer import Answer, described, error_answer
+from krouter.answer import Answer, described, error_answer, stamps
 from krouter.dialects.base import Dialect
+from krouter.route import Route
 from krouter.router import Router
 from krouter.serve.intake import (
     CallerGone,
@@ -92,12 +93,14 @@ class Endpoint:
 
     async def _answered(self, call: Call) -> Answer:
         """The answer; a fault of krouter's own is an error in the caller's dialect too."""
+        routes: list[Route] = []
         try:
-            return await self._router.answer(call)
+            return await self._router.answer(call, began=routes.append)
         except Exception as error:
             _log.error("a request failed with %s\n%s", *described(error))
             message = f"krouter failed with {type(error).__name__}. Its log says where."
-            return error_answer(self._dialect, 500, message)
+            headers = [header for route in routes for header in stamps(route)]
+            return error_answer(self._dialect, 500, message, headers=headers)
 
     async def _deliver(self, answer: Answer, send: Send, hangup: Hangup) -> None:
         try:

@@ -24,11 +24,12 @@ DRAIN_SECONDS = 30.0
 
 
 class Refusal(Exception):
-    """A request that is not routed: status and message for the caller."""
+    """A request that is not routed: status, message and headers for the caller."""
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, headers: Headers | None = None) -> None:
         self.status = status
         self.message = message
+        self.headers = headers
         super().__init__(message)
 
 

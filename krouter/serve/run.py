@@ -57,7 +57,7 @@ class Served:
 
     async def run(self) -> None:
         """Serves until told to stop by a signal or by `stop`."""
-        beside = [self.house.watch(), self.house.poller.run()]
+        beside = [self.house.watch(), self.house.mend(), self.house.poller.run()]
         tasks = [asyncio.create_task(each) for each in beside]
         try:
             await self.server.serve([self.socket])
@@ -94,7 +94,7 @@ def open_server(
     guard = Guard(house.keys, gate_of(settings, host), must=public)
     metrics = Metrics(lambda: house.router.world.board)
     house.router.books.append(metrics.book)
-    app = App(house.router, guard, lambda: house.problems, house.pool, metrics)
+    app = App(house.router, guard, lambda: house.problems, house.pool, metrics, paths.home)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
     return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)

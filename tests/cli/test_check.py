@@ -88,8 +88,7 @@ key = "env:NOT_SET"
 account_strategy = "p2c"
 
 [provider.only]
-base_url = "http://127.0.0.1:1/v1"
-speaks = ["responses"]
+base_urls = { responses = "http://127.0.0.1:1/v1" }
 
 [[account]]
 provider = "glm"
@@ -124,6 +123,78 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
     texts = [p["message"] for p in home.json("check", "translated")["problems"]]
     assert texts[0] == "only speaks only responses: translation is not built."
+
+
+def test_a_dialect_that_is_not_built_is_refused(home: Home) -> None:
+    base = '[provider.only]\nbase_url = "http://127.0.0.1:1/v1"\n'
+    home.settings(f'{base}speaks = ["responses"]\n')
+    problem = problems(home)["krouter.toml", "$.provider.only.speaks"]
+    assert problem["message"] == "responses alone is not built yet: it could not be called."
+    assert home.run("explain", "only/x").exit_code == 3
+    for spoken in ('"chat", "responses"', '"gemini"'):
+        home.settings(f"{base}speaks = [{spoken}]\n")
+        assert home.run("explain", "only/x").exit_code == 0
+
+
+def test_the_credentials_a_combo_needs_are_checked_with_it(home: Home) -> None:
+    home.settings(SETTINGS)
+    home.combo("outer", {"models": ["demo/a", "inner"]})
+    home.combo("inner", {"models": ["glm/x"]})
+    assert set(problems(home, "outer")) == {("krouter.toml", "$.account[0].key")}
+    assert home.json("check", "demo") == {"ok": True, "problems": []}
+
+
+ADAPTER = """
+[vision_adapter.image]
+models = ["openai/gpt-5.1", "daily", "gpt-5.1", "deepsek/x", "ds/deepseek-v4-pro", "glm/unheard-of"]
+
+[vision_adapter.pdf]
+models = ["openai/gpt-5.1"]
+"""
+
+
+def test_useless_models_of_the_vision_adapter(home: Home) -> None:
+    home.settings(ADAPTER)
+    home.env = {"OPENAI_API_KEY": "x"}
+    found = problems(home, code=0)
+    told = {path: (p["message"], p["hint"]) for (_, path), p in found.items() if "vision" in path}
+    cure = 'If it does: [reads] "{}" = ["image"].'
+    assert told == {
+        "$.vision_adapter.image.models[1]": (
+            "'daily' is not used: it is a combo.",
+            "Write provider/model.",
+        ),
+        "$.vision_adapter.image.models[2]": (
+            "'gpt-5.1' is not used: it names no provider.",
+            "Write provider/model.",
+        ),
+        "$.vision_adapter.image.models[3]": (
+            "'deepsek/x' is not used: no provider 'deepsek' is known.",
+            "Did you mean 'deepseek'?",
+        ),
+        "$.vision_adapter.image.models[4]": (
+            "'ds/deepseek-v4-pro' is not used: it does not read image.",
+            cure.format("ds/deepseek-v4-pro"),
+        ),
+        "$.vision_adapter.image.models[5]": (
+            "'glm/unheard-of' is not used: it is not known to read image.",
+            cure.format("glm/unheard-of"),
+        ),
+        "$.vision_adapter.pdf": (
+            "vision_adapter.pdf lists models, but is switched off.",
+            "Set enabled = true.",
+        ),
+    }
+    without = problems(home, code=0) if home.env.clear() is None else {}
+    first = without["krouter.toml", "$.vision_adapter.image.models[0]"]
+    assert first["message"] == "'openai/gpt-5.1' is not used: openai has no account."
+
+
+def test_settings_that_are_not_there(home: Home) -> None:
+    for command in ("check", "combos"):
+        result = home.run(command, "--config", str(home.path / "none.toml"))
+        assert (result.exit_code, result.stdout) == (3, "")
+        assert "none.toml" in result.stderr
 
 
 def test_credentials_of_the_environment(home: Home) -> None:

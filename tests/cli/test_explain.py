@@ -59,12 +59,13 @@ def test_the_entries_in_order_with_their_accounts(house: Home) -> None:
         "reason": "as listed",
         "provider": "glm",
         "lane": "native",
+        "account_strategy": "zenith",
         "accounts": [
             {
                 "name": name,
                 "fault": None,
                 "score": 970 + 40 / place,
-                "reason": "100% answered, first byte 3.0 s",
+                "reason": "not asked yet",
             }
             for place, name in enumerate(("first", "second"), 1)
         ],
@@ -101,7 +102,7 @@ def test_an_account_whose_credential_is_missing(house: Home) -> None:
     assert entries(house, "mine")["local/e"]["accounts"] == [
         {"name": "default", "fault": fault, "score": None, "reason": ""}
     ]
-    assert house.json("explain", "local/e")["sendable"] is False
+    assert house.json("explain", "local/e", code=1)["sendable"] is False
     assert "Nothing can be sent" in house.run("explain", "local/e").stdout
 
 
@@ -133,17 +134,18 @@ def test_the_dialect_decides_the_lane(house: Home) -> None:
 def test_by_which_rule_a_name_is_found(
     house: Home, name: str, kind: str, combo: str | None
 ) -> None:
-    found = house.json("explain", name)
+    found = house.json("explain", name, code=int(combo == "panel"))
     assert (found["kind"], found["combo"]) == (kind, combo)
     assert house.run("explain", name).stdout.startswith(f"{name}: ")
 
 
 def test_what_is_not_built_is_said(house: Home) -> None:
-    assert "uses fusion" in house.json("explain", "panel")["not_built"]
+    assert "uses fusion" in house.json("explain", "panel", code=1)["not_built"]
     assert "501" in house.run("explain", "panel").stdout
     house.combo("guarded", {"models": ["demo/a"], "streamGuard": "full"})
     assert house.json("explain", "guarded")["not_built"] is None
-    assert "streamGuard" in house.json("explain", "guarded", "--stream")["not_built"]
+    guarded = house.json("explain", "guarded", "--stream", code=1)
+    assert "streamGuard" in guarded["not_built"]
 
 
 @pytest.mark.parametrize(
@@ -157,8 +159,36 @@ def test_an_unknown_name_is_exit_code_1(house: Home, name: str, near: str) -> No
     assert near in result.stderr
 
 
+def test_what_it_does_not_know_is_said(house: Home) -> None:
+    told = house.run("explain", "mine")
+    assert told.exit_code == 0
+    assert "the locks, quotas, rotations and health of the running one are not in it" in told.stderr
+
+
+def test_a_combo_whose_file_is_wrong_is_not_called_unknown(house: Home) -> None:
+    house.combo("c", "{")
+    for name in ("c", "combo/c", "claude-c"):
+        told = house.run("explain", name)
+        assert told.exit_code == 1
+        assert "the combo c is not served: c.json: not JSON at line 1, column 2" in told.stderr
+
+
 def test_the_table(house: Home) -> None:
     lines = house.run("explain", "mine").stdout.splitlines()
     assert lines[0].endswith("mine.json); chat, not streamed")
     assert lines[2].split() == ["#", "MODEL", "COMBO", "LANE", "ACCOUNTS", "WHY"]
     assert lines[3].split() == "1 glm/a mine native first (1010), second (990) as listed".split()
+
+
+@pytest.mark.parametrize(
+    ("strategy", "shown"),
+    [
+        ("zenith", "first (1010), second (990)"),
+        ("fill-first", "first (priority 1), second (priority 2)"),
+        ("round-robin", "first (turn 1 of 3), second (rotated)"),
+    ],
+)
+def test_a_score_is_shown_where_it_decides(house: Home, strategy: str, shown: str) -> None:
+    file = house.path / "krouter.toml"
+    house.settings(f'{file.read_text()}\n[routing]\naccount_strategy = "{strategy}"\n')
+    assert shown in house.run("explain", "glm/a").stdout

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from krouter.combos import combo_schema
-from krouter.keys import KeyRing
+from krouter.keys import KeyRing, add_key
 from tests.cli.conftest import Home, run
+from tests.harness import Krouter
 
 
 def test_a_key_is_printed_alone_and_lets_in(home: Home) -> None:
@@ -19,6 +20,39 @@ def test_a_key_is_printed_alone_and_lets_in(home: Home) -> None:
     assert key not in result.stderr
     assert key not in (home.path / "keys.json").read_text()
     assert KeyRing(home.path / "keys.json").match(key) == "laptop"
+
+
+def _port(url: str) -> str:
+    return f"[server]\nport = {url.rpartition(':')[2]}\n"
+
+
+def test_a_key_that_guards_another_server_than_the_one_that_answers(
+    home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with Krouter(tmp_path_factory.mktemp("served")) as krouter:
+        home.settings(_port(krouter.url))
+        told = home.run("keys", "add", "laptop").stderr
+        assert f"guards the krouter whose home is {home.path}.\n" in told
+        other = krouter.home.resolve()
+        assert f"Warning: the krouter at {krouter.url} has another home, {other}" in told
+        assert f"--home {other}" in told
+
+
+def test_a_key_that_guards_the_server_that_answers(home: Home) -> None:
+    with Krouter(home.path) as krouter:
+        home.settings(_port(krouter.url))
+        for name in ("first", "second"):
+            assert "Warning" not in home.run("keys", "add", name).stderr
+
+
+def test_a_server_that_asks_for_other_keys(
+    home: Home, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    served = tmp_path_factory.mktemp("served")
+    add_key(served / "keys.json", "other", 0.0)
+    with Krouter(served) as krouter:
+        home.settings(_port(krouter.url))
+        assert "knows other keys" in home.run("keys", "add", "laptop").stderr
 
 
 def test_keys_are_listed_and_removed(home: Home) -> None:

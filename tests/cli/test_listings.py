@@ -125,7 +125,16 @@ def test_models_lists_the_known_models_of_a_provider_with_an_account(house: Home
     assert found["glm/glm-5.1"]["kind"] == "entry"
     assert "zai/glm-4.5v" in by(house.json("models", "zai/*v"))
     assert "zai/glm-4.7" not in by(house.json("models", "zai/*v"))
-    assert by(house.json("models", "anthropic", code=1)) == {}
+
+
+def test_models_of_a_provider_without_an_account_are_listed_too(house: Home) -> None:
+    found = by(house.json("models", "openai/gpt-5.1"))["openai/gpt-5.1"]
+    assert (found["usable"], found["why"]) == (False, "no account (set OPENAI_API_KEY)")
+    assert found["reads"]["image"] == "yes"
+    told = house.run("models", "openai/gpt-5.1")
+    assert told.stderr == "openai/…: no account (set OPENAI_API_KEY)\n"
+    assert told.stdout.splitlines()[1].startswith("openai/gpt-5.1 ")
+    assert house.run("models", "glm/glm-4.7").stderr == ""
 
 
 def test_models_shows_models_in_a_table_that_fits_the_screen(house: Home) -> None:
@@ -165,6 +174,24 @@ def test_combos_with_a_name_lists_its_entries(house: Home) -> None:
     assert third["kind"] == "combo"
     assert house.json("combos", "combo/mine") == shown
     assert "glm/glm-5.1" in house.run("combos", "mine").stdout
+
+
+def test_combos_shows_what_entries_say_of_themselves(house: Home) -> None:
+    own = {"model": "glm/glm-5.1", "reads": ["pdf"], "contextWindow": 32000, "label": "cheap"}
+    house.combo("own", {"models": [own, "glm/glm-5.1", "inner"]})
+    first, second, third = house.json("combos", "own")["entries"]
+    assert (first["label"], first["reads"]["pdf"], first["window"]) == ("cheap", "yes", 32000)
+    assert (second["label"], second["reads"]["pdf"], second["window"]) == (None, "no", 200_000)
+    assert (third["reads"], third["window"]) == (None, None)
+    row = house.run("combos", "own").stdout.splitlines()[1]
+    assert row.split()[:5] == ["1", "glm/glm-5.1", "cheap", "pdf", "32k"]
+
+
+def test_combos_says_what_is_wrong_with_the_file_of_a_name(house: Home) -> None:
+    house.combo("c", "{")
+    result = house.run("combos", "c")
+    assert result.exit_code == 1
+    assert "the combo c is not served: c.json: not JSON at line 1, column 2" in result.stderr
 
 
 def test_combos_with_an_unknown_name_is_exit_code_1(house: Home) -> None:

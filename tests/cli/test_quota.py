@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +22,9 @@ SETTINGS, ENV = provider_settings("http://127.0.0.1:1", one="a", two="a b")
 
 @pytest.fixture
 def krouter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
-    with Krouter(tmp_path_factory.mktemp("served"), settings=SETTINGS, env=ENV) as krouter:
+    combos = {"daily": {"models": ["one/m", "two/m"]}}
+    home = tmp_path_factory.mktemp("served")
+    with Krouter(home, combos=combos, settings=SETTINGS, env=ENV) as krouter:
         yield krouter
 
 
@@ -55,6 +58,25 @@ def test_the_figure_that_was_set_is_printed(home: Home, krouter: Krouter) -> Non
     assert (told["account"], told["remaining"], told["resets_at"]) == ("b", 1, None)
 
 
+def test_a_model_may_be_named_with_its_provider(home: Home, krouter: Krouter) -> None:
+    told = home.json("quota", "set", "one", "one/m", "0.5", "--url", krouter.url)
+    assert (told["model"], told["combos"]) == ("m", ["daily"])
+
+
+def test_a_figure_that_orders_nothing_is_warned_of(home: Home, krouter: Krouter) -> None:
+    told = home.run("quota", "set", "one", "typo", "0.5", "--url", krouter.url)
+    assert told.exit_code == 0
+    assert told.stderr.endswith("it orders nothing: no entry of a combo names one/typo.\n")
+
+
+def test_options_before_the_subcommand_count(home: Home, krouter: Krouter) -> None:
+    before = ("quota", "--json", "--url", krouter.url, "set", "one", "m", "0.5")
+    told = run(*before)
+    assert (told.exit_code, json.loads(told.stdout)["model"]) == (0, "m")
+    home.settings(f"[server]\nport = {krouter.url.rpartition(':')[2]}\n")
+    assert run("quota", "--home", str(home.path), "set", "one", "m", "0.5").exit_code == 0
+
+
 def test_nothing_known_is_said(home: Home, krouter: Krouter) -> None:
     result = home.run("quota", "--url", krouter.url)
     assert (result.exit_code, result.stdout) == (0, "")
@@ -64,17 +86,20 @@ def test_nothing_known_is_said(home: Home, krouter: Krouter) -> None:
 @pytest.mark.parametrize(
     ("args", "says"),
     [
-        (("one", "m", "2"), "$.remaining: Input should be less than or equal to 1 (value 2.0)"),
-        (("two", "m", "0.5"), "two has the accounts a, b"),
-        (("nine", "m", "0.5"), "unknown provider 'nine'"),
-        (("one", "m", "0.5", "--resets-at", "never"), "must be a time to come"),
+        (("one", "m", "2"), "'REMAINING': 2.0 is not in the range 0<=x<=1"),
+        (("one", "m", "nan"), "'REMAINING': is not a number from 0 to 1"),
+        (("two", "m", "0.5"), "--account: required field is missing: two has the accounts a, b"),
+        (("one", "m", "0.5", "--account", "z"), "--account: unknown account 'z'"),
+        (("nine", "m", "0.5"), "PROVIDER: unknown provider 'nine'"),
+        (("one", " m", "0.5"), "MODEL: must not begin or end with a blank"),
+        (("one", "m", "0.5", "--resets-at", "never"), "a span such as 2h30m"),
     ],
 )
-def test_what_the_server_refuses_is_told(
+def test_a_wrong_argument_is_named_as_it_was_given(
     home: Home, krouter: Krouter, args: tuple[str, ...], says: str
 ) -> None:
     result = home.run("quota", "set", *args, "--url", krouter.url)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert says in result.stderr
 
 
@@ -89,9 +114,9 @@ def test_where_none_runs_it_says_so(home: Home) -> None:
         bound.bind(("127.0.0.1", 0))
         home.settings(f"[server]\nport = {bound.getsockname()[1]}\n")
         result = home.run("quota")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "no krouter answers at http://127.0.0.1:" in result.stderr
-    assert "start one with krouter serve" in result.stderr
+    assert "start one with krouter serve, or name it with --url" in result.stderr
 
 
 def test_a_bad_url_and_bad_settings(home: Home) -> None:

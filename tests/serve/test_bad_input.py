@@ -128,6 +128,26 @@ def test_what_is_not_there(
     assert krouter.chat("demo").status_code == 200
 
 
+@pytest.mark.parametrize(("path", "allow"), [("/v1/messages", "POST"), ("/v1/models", "GET")])
+def test_what_a_path_takes_is_told(krouter: Krouter, path: str, allow: str) -> None:
+    reply = krouter.http.put(path)
+    assert (reply.status_code, reply.headers["allow"]) == (405, allow)
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("/v1/models/nobody", "model_not_found"),
+        ("/api/routes/none", "not_found"),
+        ("/api/nothing", "not_found"),
+        ("/nowhere", "not_found"),
+    ],
+)
+def test_only_a_model_is_a_model_that_was_not_found(krouter: Krouter, path: str, code: str) -> None:
+    error = krouter.http.get(path).json()["error"]
+    assert (error["code"], error["type"]) == (code, "invalid_request_error")
+
+
 def test_a_doubled_version_works(krouter: Krouter) -> None:
     body = {"model": "demo", "messages": HELLO}
     assert krouter.http.post("/v1/v1/chat/completions", json=body).status_code == 200

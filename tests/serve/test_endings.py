@@ -107,7 +107,7 @@ def test_nothing_is_left_over_after_2000_mixed_requests(tmp_path: Path) -> None:
         assert after["files"] <= before["files"]
 
 
-ALWAYS = ("serving", "following the files", "polling quota")
+ALWAYS = ("serving", "following the files", "getting credentials", "polling quota")
 """The tasks that run as long as the server does."""
 
 

@@ -70,6 +70,7 @@ def test_a_fault_of_krouters_own_is_an_error_in_the_dialect(tmp_path: Path, dial
         assert reply.status_code == 500
         assert "ValueError" in reply.json()["error"]["message"]
         route = krouter.router.routes[-1]
+        assert reply.headers["x-krouter-route"] == route.id
         assert (route.outcome, route.ended is not None) == ("krouter failed", True)
 
 
@@ -152,7 +153,7 @@ def test_a_nested_combos_total_bounds_its_attempts(tmp_path: Path, upstream: Ups
 def test_an_entry_listed_twice_does_not_change_the_status(tmp_path: Path) -> None:
     combos = {"daily": {"models": ["only/x", "only/x"]}}
     url = "http://127.0.0.1:1/v1"
-    settings = f'[provider.only]\nbase_url = "{url}"\nspeaks = ["responses"]\n'
+    settings = f'[provider.only]\nbase_urls = {{ responses = "{url}" }}\n'
     with Krouter(tmp_path, combos=combos, settings=settings) as krouter:
         assert krouter.chat("daily").status_code == 501
         skips = [step["reason"] for step in krouter.last_route["steps"]]

@@ -37,7 +37,7 @@ def test_a_figure_is_told_and_shown(tmp_path: Path) -> None:
         now = krouter.clock.now
         told = tell(krouter, resets_at=now + 7200)
         shown = {**FIGURE, "resets_at": now + 7200, "spent": False, "source": "reported"}
-        assert (told.status_code, told.json()) == (200, {**shown, "age": 0})
+        assert (told.status_code, told.json()) == (200, {**shown, "age": 0, "combos": []})
         assert tell(krouter, model="spent", remaining=0.02).json()["spent"]
         krouter.clock.forward(100)
         figures = krouter.http.get("/api/quota").json()["figures"]
@@ -77,6 +77,15 @@ def test_windows_balances_and_failures_are_shown(tmp_path: Path) -> None:
 def test_a_reset_may_be_written_in_many_ways(krouter: Krouter, given: Any, seconds: float) -> None:
     told = tell(krouter, resets_at=given).json()
     assert told["resets_at"] - krouter.clock.now == seconds
+
+
+def test_the_provider_is_no_part_of_the_model(tmp_path: Path) -> None:
+    combos = {"c": {"models": ["one/m", "one/one/own"]}}
+    with Krouter(tmp_path, combos=combos, settings=SETTINGS, env=ENV) as krouter:
+        named = ("one/m", "two/m", "one/own", "m")
+        told = [tell(krouter, model=name).json() for name in named]
+    assert [each["model"] for each in told] == ["m", "two/m", "one/own", "m"]
+    assert [each["combos"] for each in told] == [["c"], [], ["c"], ["c"]]
 
 
 def test_an_alias_and_the_only_account_need_no_full_name(krouter: Krouter) -> None:

@@ -43,6 +43,20 @@ def test_a_bad_file_keeps_the_last_good_version_and_says_so_once(tmp_path: Path)
         assert krouter.http.get("/health").json()["status"] == "ok"
 
 
+def test_a_caller_is_told_why_a_combo_is_not_served(tmp_path: Path) -> None:
+    with Krouter(tmp_path) as krouter:
+        (tmp_path / "combos" / "c.json").write_text("{")
+        krouter.served.house.refresh()
+        refused = krouter.chat("c")
+        assert refused.status_code == 404
+        told = refused.json()["error"]["message"]
+        assert "the combo c is not served: c.json: not JSON at line 1" in told
+        assert str(tmp_path) not in told
+        krouter.write_combo("c", {"models": ["demo/assistant"]})
+        krouter.served.house.refresh()
+        assert krouter.chat("c").status_code == 200
+
+
 def test_settings_are_followed_and_bad_ones_are_not_taken(tmp_path: Path) -> None:
     with Krouter(tmp_path) as krouter:
         krouter.home.joinpath("krouter.toml").write_text('[aliases]\nfast = "demo"\n')
