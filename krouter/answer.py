@@ -13,6 +13,10 @@ from krouter.stream import Relay
 from krouter.wire import Headers
 
 
+def _nothing() -> None:
+    """What is left to do once an answer is booked."""
+
+
 @dataclass(slots=True)
 class Answer:
     """A status, headers, and either a whole `body` or a `relay` to take the rest from.
@@ -28,13 +32,21 @@ class Answer:
     route: Route | None = None
 
     async def close(self) -> None:
+        relay = self.relay
         try:
-            self.on_close()
-            if self.relay is not None and self.relay.tracker.complete:
-                await self.relay.drain()
+            if relay is not None and relay.tracker.complete and relay.tracker.usage is None:
+                await relay.drain()  # the tokens may be told yet
+            self._book()
+            if relay is not None and relay.tracker.complete:
+                await relay.drain()
         finally:
-            if self.relay is not None:
-                self.relay.close()
+            self._book()
+            if relay is not None:
+                relay.close()
+
+    def _book(self) -> None:
+        book, self.on_close = self.on_close, _nothing
+        book()
 
 
 def error_answer(

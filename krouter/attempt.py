@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -24,6 +23,7 @@ from krouter.pool import Pool
 from krouter.route import Attempt, End, Route
 from krouter.settings import Timeouts
 from krouter.stream import Relay
+from krouter.vocabulary import known_code
 from krouter.wire import Headers, Incoming, Wire, WireError
 
 MOST_REPLY = 64 << 20
@@ -36,8 +36,6 @@ LONG_NAME = 16
 MOST_DETAIL = 2000
 """Characters of a provider's words that a route keeps."""
 
-
-_CODE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{2,63}")
 
 _log = logging.getLogger("krouter")
 
@@ -364,15 +362,12 @@ class Trial:
         return Failed(verdict, secret=self.target.secret)
 
     def _detail(self, evidence: Evidence) -> str:
-        """What the route keeps of an error. A provider's words may quote the conversation: unless
-        the settings keep that, only its error code is taken, which never is a part of it."""
-        text, fault, request = evidence.text, evidence.fault, self.call.body.raw
+        """What the route keeps of an error. A provider's words may quote the conversation or a
+        credential: unless the settings keep them, only an error code that is known is taken."""
+        text, fault = evidence.text, str(evidence.fault or "")
         if self.route.request is not None:
-            return (text.message or str(fault or ""))[:MOST_DETAIL]
-        if fault is Fault.UNSENDABLE:
-            return without_echo(text.message, request)[:MOST_DETAIL]
-        codes = (code for code in (text.code, text.type) if _CODE.fullmatch(code))
-        return next((c for c in codes if c.encode() not in request), str(fault or ""))
+            return (text.message or fault)[:MOST_DETAIL]
+        return known_code(text.code) or known_code(text.type) or fault
 
     def _first_byte(self) -> None:
         self.note.first_byte = self.board.now()

@@ -9,12 +9,12 @@ PER_DOLLAR = 10**12
 
 
 def cost_of(usage: Usage | None, prices: Prices) -> int | None:
-    """In parts of `PER_DOLLAR`; None where tokens were used whose price is not known.
+    """In parts of `PER_DOLLAR`; None where not all tokens or prices are known.
 
     `usage.input` is the whole prompt: what was read from a cache, or written to one, is counted
     at its own price and no other, or like the rest of the prompt where the table has none for it.
     """
-    if usage is None:
+    if usage is None or usage.partial:
         return None
     fresh = max(usage.input - usage.cached - usage.cache_write, 0)
     counted = (

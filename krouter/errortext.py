@@ -19,7 +19,7 @@ class ErrorText:
     code: str = ""
 
 
-_STANDS_FOR: Mapping[str, int] = {
+STANDS_FOR: Mapping[str, int] = {
     "invalid_request_error": 400,
     "invalid_argument": 400,
     "failed_precondition": 400,
@@ -62,7 +62,7 @@ def stands_for(text: ErrorText) -> int | None:
 def _status(name: str) -> int | None:
     if re.fullmatch(r"[45]\d\d", name, re.A):
         return int(name)
-    return _STANDS_FOR.get(name.lower())
+    return STANDS_FOR.get(name.lower())
 
 
 RUN = 20

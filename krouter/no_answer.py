@@ -61,7 +61,7 @@ def _all_locked(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]])
     status = 429 if lock.row in (6, 8) else lock.status
     message = (
         f"Every account that could answer is locked; first back is {candidate.leaf.name},"
-        f" account {candidate.account.name}, in {left:.0f} s ({lock.failure}: {lock.message})."
+        f" account {candidate.account.name}, in {left:.0f} s ({lock.failure})."
     )
     return _error(progress, status, message)
 
@@ -98,7 +98,8 @@ def _error(progress: Progress, status: int, message: str, failed: Failed | None 
         progress.call.dialect, status, message, told=told, notes=notes, headers=headers
     )
     answer.headers += _waiting(progress, status)
-    progress.say(f"no answer: {status} {message}")
+    why = f", {failed.verdict.failure}" if failed else f": {message}"
+    progress.say(f"no answer: {status}{why}")
     return progress.stamped(answer)
 
 

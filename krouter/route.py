@@ -18,6 +18,7 @@ from krouter.dialects.base import Usage
 from krouter.errors import Failure
 from krouter.plan import Plan, Snapshot
 from krouter.ranking import Place, Standing
+from krouter.vocabulary import known_names
 
 Log = Callable[[str, str], None]
 """Takes a tag such as `COMBO` and a line of text."""
@@ -185,6 +186,12 @@ class Route(Struct):
         """The caller is given what `entry`, tried last, has answered."""
         self.served, self.attempts[-1].seen = entry, True
 
+    def seal(self) -> None:
+        """Leaves of what callers have written only what is no part of the conversation."""
+        self.dropped = known_names(self.dropped)
+        for attempt in self.attempts:
+            attempt.dropped = tuple(known_names(attempt.dropped))
+
     @property
     def usage(self) -> Usage:
         """Tokens of all attempts together, those the caller never saw included."""
@@ -222,7 +229,11 @@ class Route(Struct):
 
     def _plain(self) -> dict[str, Any]:
         names = (name for name in self.__struct_fields__ if name not in ("snapshots", "rankings"))
-        return {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+        record = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
+        for each in (record, *record["steps"]):
+            if "dropped" in each:
+                each["dropped"] = known_names(each["dropped"])
+        return record
 
     @property
     def unpriced(self) -> list[Attempt]:

@@ -256,6 +256,8 @@ class Router:
 
     def _finish(self, route: Route, outcome: str, world: World) -> None:
         route.outcome = outcome
+        if not world.settings.ledger.prompts:
+            route.seal()
         for attempt in route.attempts:
             provider = world.registry.providers.get(attempt.provider)
             if provider is not None and attempt.usage is not None:

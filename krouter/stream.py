@@ -187,13 +187,16 @@ class Relay:
         return self._idle > MOST_IDLE
 
     async def drain(self) -> None:
-        """Gives the provider a moment to end its reply, so that the connection can be kept."""
+        """Gives the provider a moment to end its reply: to tell the tokens, and so that the
+        connection can be kept."""
         if self.fault is not None or self._ended:
             return
-        with contextlib.suppress(TimeoutError, WireError):
+        with contextlib.suppress(TimeoutError, WireError, SSEError):
             async with asyncio.timeout(DRAIN_SECONDS):
-                while await self._reply.chunk():
-                    pass
+                while chunk := await self._reply.chunk():
+                    for event in () if self.tracker.closed else self._splitter.feed(chunk):
+                        self.tracker.feed(event)
+                self._ended = True
 
     def close(self) -> None:
         self._watchdog.stop()

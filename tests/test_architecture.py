@@ -22,6 +22,7 @@ LAYERS = (
     ("accounts", "combostore", "strategies", "board", "headers", "stream", "catalog", "reporter"),
     ("adapter", "families", "plan", "health", "quota", "sessions", "callers", "faults"),
     ("ranking", "costs"),
+    ("vocabulary",),
     ("pool", "route"),
     ("world", "records", "arguments", "shapes", "metrics"),
     ("answer", "attempt", "standing", "poller"),

@@ -41,7 +41,7 @@ class Random(random.Random):
         if self.random() < 0.2:
             fields["reads"] = tuple(self.sample(MEDIA, 2))
         if self.random() < 0.1:
-            fields |= {"model": "combo/inner", "timeouts": {"firstByte": "off", "total": 9}}
+            fields = {"model": "combo/inner", "timeouts": {"firstByte": "off", "total": 9}}
         return Entry.model_validate(fields)
 
     def combo(self) -> Combo:
@@ -61,7 +61,8 @@ class Random(random.Random):
     def standing(self) -> Standing:
         left = self.some(None, 0.0, 0.02, self.random(), 1.0)
         reads = {medium: self.some(*Known) for medium in MEDIA} if self.random() < 0.8 else {}
-        return Standing(reads, left, left is not None and left <= 0.02)
+        missing = self.some("", "", "no account")
+        return Standing(reads, left, left is not None and left <= 0.02, missing)
 
     def snapshot(self, combo: Combo) -> Snapshot:
         routing = RoutingSettings(

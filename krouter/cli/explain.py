@@ -287,7 +287,7 @@ def _row(entry: dict[str, Any]) -> tuple[str, ...]:
         entry["model"],
         entry["combo"] or "",
         entry["lane"] or "",
-        ", ".join(_account(each, entry["account_strategy"]) for each in entry["accounts"]),
+        ", ".join(_account(each, entry.get("account_strategy")) for each in entry["accounts"]),
         _why(entry),
     )
 

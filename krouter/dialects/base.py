@@ -26,12 +26,14 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one attempt. `input` is the whole prompt, with `cached` and `cache_write`."""
+    """Tokens of one attempt. `input` is the whole prompt, with `cached` and `cache_write`; of a
+    `partial` one not all has been told."""
 
     input: int = 0
     output: int = 0
     cached: int = 0
     cache_write: int = 0
+    partial: bool = False
 
     def plus(self, other: Usage) -> Usage:
         return Usage(
@@ -39,6 +41,7 @@ class Usage:
             self.output + other.output,
             self.cached + other.cached,
             self.cache_write + other.cache_write,
+            self.partial or other.partial,
         )
 
 
@@ -179,10 +182,20 @@ def error_status(raw: bytes) -> int:
     return stands_for(text) or 500
 
 
+def count_of(value: Any) -> int | None:
+    """A token count, which some hosts write as text or with a fraction of nothing; None for what
+    is none."""
+    if isinstance(value, str) and value.isdecimal() and len(value) < 20:
+        value = int(value)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    return value if is_count and 0 <= value <= _MOST_TOKENS else None
+
+
 def as_count(value: Any) -> int:
     """A token count; anything else counts as none."""
-    is_count = isinstance(value, int) and not isinstance(value, bool)
-    return value if is_count and 0 < value <= _MOST_TOKENS else 0
+    return count_of(value) or 0
 
 
 def has_text(value: Any) -> bool:

@@ -20,6 +20,7 @@ from krouter.dialects.base import (
     Usage,
     as_count,
     asked_in,
+    count_of,
     error_status,
     has_text,
     read_loosely,
@@ -225,22 +226,25 @@ def read_usage(usage: Any) -> Usage | None:
     """
     if not isinstance(usage, dict):
         return None
+    prompt, output = (count_of(usage.get(f"{what}_tokens")) for what in ("prompt", "completion"))
+    if prompt is None and output is None:
+        return None
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
-    return Usage(
-        as_count(usage.get("prompt_tokens")),
-        as_count(usage.get("completion_tokens")),
-        _first_count(
-            details.get("cached_tokens"),
-            usage.get("prompt_cache_hit_tokens"),
-            usage.get("cache_read_input_tokens"),
-        ),
-        _first_count(
-            details.get("cache_write_tokens"),
-            details.get("cache_creation_tokens"),
-            usage.get("cache_creation_input_tokens"),
-        ),
+    cached = _first_count(
+        details.get("cached_tokens"),
+        usage.get("prompt_cache_hit_tokens"),
+        usage.get("cache_read_input_tokens"),
     )
+    written = _first_count(
+        details.get("cache_write_tokens"),
+        details.get("cache_creation_tokens"),
+        usage.get("cache_creation_input_tokens"),
+    )
+    whole = prompt or 0
+    if cached + written > whole:  # counted as Anthropic does, beside the rest of the prompt
+        whole += cached + written
+    return Usage(whole, output or 0, cached, written, prompt is None or output is None)
 
 
 def _first_count(*values: Any) -> int:

@@ -20,6 +20,7 @@ from krouter.dialects.base import (
     Usage,
     as_count,
     asked_in,
+    count_of,
     error_status,
     has_text,
     read_loosely,
@@ -168,7 +169,8 @@ class MessagesTracker:
         message = data.message
         if message is None:
             return None
-        self._count(message.usage)
+        if isinstance(message.usage, dict):  # its output tokens are a placeholder
+            self._count({**message.usage, "output_tokens": None})
         if self._rename is None or message.model == self._rename:
             return None
         try:
@@ -196,11 +198,13 @@ def read_usage(usage: Any) -> Usage | None:
     """`usage` of a message. Anthropic's `input_tokens` leaves out what the cache served."""
     if not isinstance(usage, dict):
         return None
+    fresh, output = count_of(usage.get("input_tokens")), count_of(usage.get("output_tokens"))
+    if fresh is None and output is None:
+        return None
     cached = as_count(usage.get("cache_read_input_tokens"))
     written = as_count(usage.get("cache_creation_input_tokens"))
-    fresh = as_count(usage.get("input_tokens"))
-    output = as_count(usage.get("output_tokens"))
-    return Usage(fresh + cached + written, output, cached, written)
+    partial = fresh is None or output is None
+    return Usage((fresh or 0) + cached + written, output or 0, cached, written, partial)
 
 
 class Messages:

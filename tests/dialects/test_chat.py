@@ -145,15 +145,21 @@ def test_the_status_of_an_error_inside_a_200(error: Any, status: int) -> None:
         ({"prompt_tokens": 5, "completion_tokens": 2}, Usage(5, 2)),
         (
             {"prompt_tokens": 5, "prompt_tokens_details": {"cached_tokens": 3}},
-            Usage(5, 0, 3),
+            Usage(5, 0, 3, partial=True),
         ),
-        ({"prompt_tokens": 5, "prompt_cache_hit_tokens": 4}, Usage(5, 0, 4)),
-        ({"prompt_tokens": "5", "completion_tokens": -1}, Usage()),
-        ({"prompt_tokens": True, "completion_tokens": 10**40}, Usage()),
-        ({"prompt_tokens_details": [1]}, Usage()),
+        ({"prompt_tokens": 5, "prompt_cache_hit_tokens": 4}, Usage(5, 0, 4, partial=True)),
+        ({"prompt_tokens": "5", "completion_tokens": 7.0}, Usage(5, 7)),
+        ({"prompt_tokens": "five", "completion_tokens": -1}, None),
+        ({"total_tokens": 40}, None),
+        (
+            {"prompt_tokens": 100, "completion_tokens": 1, "prompt_cache_hit_tokens": 900},
+            Usage(1000, 1, 900),
+        ),
+        ({"prompt_tokens": True, "completion_tokens": 10**40}, None),
+        ({"prompt_tokens_details": [1]}, None),
         (
             {"prompt_tokens": 9, "prompt_tokens_details": {"cache_write_tokens": 4}},
-            Usage(9, 0, 0, 4),
+            Usage(9, 0, 0, 4, partial=True),
         ),
         (
             {
@@ -162,9 +168,9 @@ def test_the_status_of_an_error_inside_a_200(error: Any, status: int) -> None:
                 "cache_read_input_tokens": 3,
                 "cache_creation_input_tokens": 4,
             },
-            Usage(9, 0, 3, 4),
+            Usage(9, 0, 3, 4, partial=True),
         ),
-        ({}, Usage()),
+        ({}, None),
         (None, None),
         ([1], None),
     ],
@@ -356,7 +362,7 @@ def test_usage_beside_a_choice_or_null_usage_hides_nothing() -> None:
     )
     live = tracker()
     assert play(live, stream) == stream
-    assert live.usage == Usage(9)
+    assert live.usage == Usage(9, partial=True)
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from krouter.costs import PER_DOLLAR
@@ -209,3 +210,45 @@ def test_trouble_with_the_ledger_is_told_and_stops_nothing(tmp_path: Path) -> No
         assert "ledger.db" in told["problems"][0]
         assert krouter.chat("demo").status_code == 200
         assert sum(line.startswith("LEDGER") for line in krouter.lines) == 1
+
+
+@pytest.mark.parametrize("way", ["chunks=20;usage=1000,500;reset=8", "usage=1000,500;reset=2"])
+def test_a_stream_that_was_cut_has_no_known_price(tmp_path: Path, way: str) -> None:
+    """The output tokens that a message begins with are a placeholder."""
+    with Upstream() as upstream:
+        text = f'[provider.anthropic]\nbase_url = "{upstream.url}"\n'
+        env = {"ANTHROPIC_API_KEY": "fake"}
+        with Krouter(tmp_path, settings=text, env=env) as krouter:
+            krouter.messages(f"anthropic/claude-sonnet-4-6:{way}", stream=True)
+            krouter.idle()
+            (attempt,) = krouter.router.routes[-1].attempts
+    assert (attempt.cost, attempt.is_unpriced) == (None, True)
+
+
+def test_another_callers_conversation_is_not_told_with_a_lock(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        settings, env = provider_settings(upstream.url, one="a")
+        upstream.script("m", ["status=429;message=zqcanary;retry-after=90"])
+        combos = {"daily": {"models": ["one/m"]}}
+        with Krouter(tmp_path, combos=combos, settings=settings, env=env) as krouter:
+            assert "zqcanary" in krouter.chat("daily").text
+            locked = krouter.chat("daily")
+            assert locked.status_code == 429
+            assert "(rate limited)" in locked.text
+            assert "zqcanary" not in locked.text + "".join(krouter.lines)
+
+
+def test_tokens_told_after_the_finish_are_counted_though_the_caller_left(tmp_path: Path) -> None:
+    with Upstream() as upstream:
+        settings, env = provider_settings(upstream.url, one="a")
+        with Krouter(tmp_path, settings=settings, env=env) as krouter:
+            body = {"model": "one/m:usage=70,7;slow-each=0.02", "messages": HELLO, "stream": True}
+            with krouter.http.stream("POST", "/v1/chat/completions", json=body) as reply:
+                for line in reply.iter_lines():
+                    if '"finish_reason":"stop"' in line.replace(" ", ""):
+                        break
+            krouter.idle()
+            (attempt,) = krouter.router.routes[-1].attempts
+    assert attempt.outcome == "answered"
+    assert attempt.usage is not None
+    assert (attempt.usage.input, attempt.usage.output) == (70, 7)
