@@ -245,11 +245,15 @@ _KEYS: dict[By, _Key] = {
     "day": _Key("date(r.began, 'unixepoch', 'localtime')"),
 }
 _ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
+_UNPRICED = (  # as Attempt.is_unpriced
+    "a.cost IS NULL AND (a.input IS NOT NULL OR a.seen"
+    " OR a.outcome IN ('timed out', 'caller gone'))"
+)
 _SUMMED = (
     *("a.input", "a.output", "a.cached", "a.cache_write", "a.cost"),
-    *("a.cost IS NULL AND (a.input IS NOT NULL OR a.seen)", "a.seen = 0"),
+    *(_UNPRICED, "a.seen = 0"),
     *("a.input * (a.seen = 0)", "a.output * (a.seen = 0)", "a.cost * (a.seen = 0)"),
-    "a.seen = 0 AND a.input IS NOT NULL AND a.cost IS NULL",
+    f"a.seen = 0 AND {_UNPRICED}",
 )
 # In two halves, since SUM fails beyond 64 bits, which is some nine million dollars.
 _SUMS = ", ".join(

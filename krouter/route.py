@@ -1,7 +1,8 @@
 """The record of one request: what was tried, what was passed over, and why.
 
 It holds all that the order was made from, so that `Route.snapshots` and `Route.rankings` give the
-very same order again. Nothing in it is a credential, and nothing in it is the conversation.
+very same order again. Nothing in it is a credential, nor the conversation unless the settings ask
+to keep that.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Skip(StrEnum):
 
 
 class End(StrEnum):
-    """How an attempt or a request ends that no `Failure` ends."""
+    """How an attempt or a request ends that neither a `Failure` nor a `Skip` ends."""
 
     UNDER_WAY = "under way"
     ANSWERED = "answered"
@@ -55,9 +56,11 @@ class End(StrEnum):
     KROUTER_FAILED = "krouter failed"
 
 
-Outcome = Failure | End
 REASONS: frozenset[str] = frozenset((*Skip, *Failure, *End))
 """The closed list: every `reason` of a step and every `outcome` is one of these."""
+
+
+_CUT_OFF = frozenset((Failure.TIMED_OUT, Failure.CALLER_GONE))
 
 
 class Skipped(Struct, tag="skip", tag_field="step"):
@@ -100,9 +103,10 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
 
     @property
     def is_unpriced(self) -> bool:
-        """Whether it used tokens of which the number or the price is not known. A failure that
-        tells of no tokens used none."""
-        return self.cost is None and (self.usage is not None or self.seen)
+        """Whether it used tokens of which the number or the price is not known, or may have: a
+        provider may count what it did before it was cut off. An error of its own used none."""
+        may_have = self.seen or self.outcome in _CUT_OFF
+        return self.cost is None and (self.usage is not None or may_have)
 
 
 class Placed(Struct, frozen=True):
@@ -223,15 +227,15 @@ class Route(Struct):
                 step["cost"] = dollars(step["cost"])
         spent = sum(attempt.cost or 0 for attempt in self.attempts)
         record["usage"] = msgspec.to_builtins(self.usage)
-        record["cost"] = dollars(spent)
+        record["cost"] = dollars(spent) if spent or not self.unpriced else None
         record["unpriced"] = len(self.unpriced)
         return record
 
     def _plain(self) -> dict[str, Any]:
         names = (name for name in self.__struct_fields__ if name not in ("snapshots", "rankings"))
         record = {name: msgspec.to_builtins(getattr(self, name)) for name in names}
-        for each in (record, *record["steps"]):
-            if "dropped" in each:
+        for each in (record, *record["steps"]) if self.request is None else ():
+            if "dropped" in each:  # one under way is not sealed yet
                 each["dropped"] = known_names(each["dropped"])
         return record
 

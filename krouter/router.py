@@ -199,6 +199,7 @@ class Router:
             answer = await self._answer(call, world, route)
         except BaseException as error:
             gone = isinstance(error, asyncio.CancelledError)
+            route.status = None if gone else 500
             self._finish(route, Failure.CALLER_GONE if gone else End.KROUTER_FAILED, world)
             raise
         return self._finished(answer, route, world)
