@@ -41,8 +41,9 @@ def give_up(
 
 
 def failure(progress: Progress, failed: Failed) -> Answer:
-    """The error of one attempt as the caller is told it."""
+    """The error of one attempt as the caller is told it: what came of the request."""
     verdict = failed.verdict
+    progress.route.outcome = verdict.failure
     return _error(progress, verdict.status, verdict.message, failed)
 
 

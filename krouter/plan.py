@@ -26,6 +26,7 @@ class NotBuilt(Exception):
     """A call that needs what this version of krouter does not do; the text names it."""
 
 
+AS_LISTED = "as listed"
 NOTHING_KNOWN: Mapping[Medium, Known] = MappingProxyType({})
 
 
@@ -87,6 +88,8 @@ class Step(Struct, frozen=True):
 
     entry: Entry
     reason: str
+    listed: int = 0
+    """Its place in the combo's own list, counted from 1; 0 for one of the vision adapter."""
 
 
 class Plan(Struct, frozen=True):
@@ -107,6 +110,7 @@ class _Place:
     """An entry on its way through the steps."""
 
     entry: Entry
+    listed: int
     seen: Standing
     known: Known
     reasons: list[str]
@@ -124,7 +128,7 @@ def make_plan(given: Snapshot) -> Plan:
         *_switch("Capacity auto-switch", _named(needs), listed, split),
         *_switch("Quota auto-switch", "most left", split, ordered),
     ]
-    steps = [Step(place.entry, "; ".join(place.reasons)) for place in ordered]
+    steps = [Step(place.entry, "; ".join(place.reasons), place.listed) for place in ordered]
     if given.pool and given.is_blind:
         added = [Step(entry, f"vision adapter for {_named(needs)}") for entry in given.pool]
         switches.append(f"Vision adapter: {_named(needs)} → {added[0].entry.model}")
@@ -160,10 +164,14 @@ def _listed(given: Snapshot, strategy: Strategy) -> list[_Place]:
     """The entries as the strategy has them, each with what is known of it."""
     assert strategy.order is not None
     passed = given.turn // _sticky_limit(given.combo, given.routing)
-    pairs = strategy.order(tuple(zip(given.combo.models, given.seen, strict=True)), passed)
-    reason = "as listed" if pairs[0][0] is given.combo.models[0] else "in its turn"
+    known = zip(range(1, len(given.seen) + 1), given.combo.models, given.seen, strict=True)
+    found = strategy.order(tuple(known), passed)
+    reason = AS_LISTED if found[0][0] == 1 else "in its turn"
     needs = given.needs
-    return [_Place(entry, seen, seen.reads_all(needs), [reason]) for entry, seen in pairs]
+    return [
+        _Place(entry, listed, seen, seen.reads_all(needs), [reason])
+        for listed, entry, seen in found
+    ]
 
 
 def _split(places: list[_Place], needs: Needs) -> list[list[_Place]]:

@@ -102,9 +102,9 @@ class Progress:
     def left(self) -> float:
         return self.deadline - asyncio.get_running_loop().time()
 
-    def skip(self, entry: str, account: str, reason: Skip, detail: str = "") -> None:
-        self.route.steps.append(Skipped(entry, account, reason, detail))
-        self.say(f"{entry}: skipped, {reason}{f' ({detail})' if detail else ''}")
+    def skip(self, leaf: Leaf, account: str, reason: Skip, detail: str = "") -> None:
+        self.route.steps.append(Skipped(leaf.name, account, reason, detail, leaf.places))
+        self.say(f"{leaf.name}: skipped, {reason}{f' ({detail})' if detail else ''}")
 
     def say(self, line: str) -> None:
         self.world.log("COMBO", f"{self.route.combo or self.route.asked}: {line}")

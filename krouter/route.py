@@ -25,6 +25,11 @@ Log = Callable[[str, str], None]
 """Takes a tag such as `COMBO` and a line of text."""
 
 
+Places = tuple[int, ...]
+"""Where an entry stands: its place in the order, then in that of each combo nested there, counted
+from 1. Names alone do not tell, since a model may be listed twice."""
+
+
 class Skip(StrEnum):
     """Why an entry or an account is passed over."""
 
@@ -70,6 +75,7 @@ class Skipped(Struct, tag="skip", tag_field="step"):
     account: str
     reason: Skip
     detail: str = ""
+    places: Places = ()
 
 
 class Attempt(Struct, tag="attempt", tag_field="step"):
@@ -100,6 +106,8 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
     """Whether what it answered went to the caller."""
     dropped: tuple[str, ...] = ()
     """What of the request could not be carried to the provider."""
+    places: Places = ()
+    """Of the entry, or of the one that it stands in for."""
 
     @property
     def is_unpriced(self) -> bool:
@@ -114,6 +122,9 @@ class Placed(Struct, frozen=True):
 
     entry: str
     reason: str
+    listed: int | None = None
+    """Its place in the combo's own list, counted from 1; 0 where it is not in the list, None where
+    that was not recorded."""
 
 
 class Ranked(Struct, frozen=True):
@@ -138,12 +149,16 @@ class Route(Struct):
     """The kinds of attachments in the latest message."""
     plan: list[Placed] = field(default_factory=list)
     nested: dict[str, list[Placed]] = field(default_factory=dict)
-    """The plan of each nested combo that was reached, by its name."""
+    """The plan of each nested combo that was reached, by its name; one that was reached again has
+    its places before the name."""
+    entered: dict[str, Places] = field(default_factory=dict)
+    """Where each of `nested` stands."""
     switches: list[str] = field(default_factory=list)
     """The steps that changed which entry goes first."""
     steps: list[Attempt | Skipped] = field(default_factory=list)
     accounts: dict[str, list[Ranked]] = field(default_factory=dict)
-    """Of each entry with a choice of accounts: their order."""
+    """Of each entry with a choice of accounts, by its places and name (`2.1 glm/glm-5.1`): their
+    order."""
     snapshots: list[Snapshot] = field(default_factory=list)
     """What the plan was made from, and then each nested one in turn."""
     rankings: dict[str, Standing] = field(default_factory=dict)
@@ -166,21 +181,36 @@ class Route(Struct):
     def skips(self) -> list[Skipped]:
         return [step for step in self.steps if isinstance(step, Skipped)]
 
-    def note_plan(self, plan: Plan, nested: bool = False) -> None:
-        """The order that was decided, and what it was decided from."""
-        placed = [Placed(step.entry.model, step.reason) for step in plan.steps]
-        if nested:
-            self.nested.setdefault(plan.combo.name, placed)
+    def note_plan(self, plan: Plan, places: Places = ()) -> None:
+        """The order that was decided, and what it was decided from; `places` are those of a nested
+        combo."""
+        placed = [Placed(step.entry.model, step.reason, step.listed) for step in plan.steps]
+        if places:
+            name = plan.combo.name
+            key = located(places, name) if name in self.nested else name
+            self.nested[key], self.entered[key] = placed, places
         else:
             self.plan = placed
         self.switches += plan.switches
         self.snapshots.append(plan.snapshot)
 
-    def note_ranking(self, entry: str, standing: Standing, places: list[Place]) -> None:
+    def note_ranking(
+        self, entry: str, standing: Standing, ranked: list[Place], places: Places = ()
+    ) -> None:
         """The order of an entry's accounts, and what it was decided from."""
-        if entry not in self.accounts:
-            self.accounts[entry] = [Ranked(*place) for place in places]
-            self.rankings[entry] = standing
+        key = located(places, entry)
+        if key not in self.accounts:
+            self.accounts[key] = [Ranked(*each) for each in ranked]
+            self.rankings[key] = standing
+
+    def inside(self, places: Places) -> str | None:
+        """The key in `nested` of the order at `places`."""
+        return next((key for key, at in self.entered.items() if at == places), None)
+
+    def order_at(self, places: Places) -> list[Placed]:
+        """The order in which the last of `places` is one; empty where that is not known."""
+        *outer, _ = places
+        return self.nested.get(self.inside(tuple(outer)) or "", []) if outer else self.plan
 
     def name_dropped(self) -> None:
         """What the last attempt dropped is what the caller's answer came without."""
@@ -253,6 +283,11 @@ def total_usage(attempts: list[Attempt]) -> Usage:
     for attempt in attempts:
         total = total.plus(attempt.usage) if attempt.usage else total
     return total
+
+
+def located(places: Places, name: str) -> str:
+    """`2.1 glm/glm-5.1`; the name alone where its places are not known."""
+    return f"{'.'.join(map(str, places))} {name}" if places else name
 
 
 def plain(text: str) -> str:

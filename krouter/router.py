@@ -14,7 +14,7 @@ from typing import Literal
 
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
-from krouter.combos import Combo, Entry, reference
+from krouter.combos import Combo, Entry
 from krouter.costs import cost_of
 from krouter.dialects.needs import needs
 from krouter.dialects.session import session_key
@@ -25,7 +25,7 @@ from krouter.problems import did_you_mean, nearest
 from krouter.progress import Progress
 from krouter.route import End, Route, Skip
 from krouter.settings import ComboTimeouts
-from krouter.standing import has_adapter, plan_for
+from krouter.standing import plan_for
 from krouter.walk import Walk
 from krouter.world import Ask, World
 
@@ -138,14 +138,13 @@ def _single(model: str) -> Combo:
     return Combo.model_construct(name="direct", models=(Entry.model_construct(model=model),))
 
 
-def _ask(call: Call, combo: Combo, world: World) -> Ask:
-    """What the request asks of the order. What it carries is looked at only where it can matter."""
-    chooses = len(combo.models) > 1 or reference(combo.models[0].model) or has_adapter(world)
+def _ask(call: Call, world: World) -> Ask:
+    """What the request asks of the order, and carries."""
     name = call.dialect.name
     return Ask(
         name,
         call.stream,
-        needs(name, call.body) if chooses else frozenset(),
+        needs(name, call.body),
         cache(world.board.turns.take),
         cache(world.pool.turns.take),
         cache(lambda: session_key(name, call.body, call.headers)),
@@ -208,7 +207,7 @@ class Router:
         try:
             destination = resolve(call.model, world)
             combo = _timed(destination.combo, call) if destination.direct else destination.combo
-            ask = _ask(call, combo, world)
+            ask = _ask(call, world)
             plan = plan_for(combo, world, ask, adapted=True)
         except UnknownModel as unknown:
             return self._refused(call, route, 404, str(unknown), End.UNKNOWN_MODEL)
@@ -277,7 +276,8 @@ class Router:
 
 
 def _outcome(route: Route) -> str:
-    """What came of a request is what came of its last attempt."""
-    if attempts := route.attempts:
-        return attempts[-1].outcome
-    return End.NOTHING_SENT if route.outcome == End.UNDER_WAY else route.outcome
+    """What came of a request is what the caller got: an error that is noted already, or else what
+    came of the last attempt."""
+    if route.outcome != End.UNDER_WAY:
+        return route.outcome
+    return route.attempts[-1].outcome if route.attempts else End.NOTHING_SENT

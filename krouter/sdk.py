@@ -354,13 +354,15 @@ def _asked_for(route: Route | None) -> str:
 
 
 def _failure(route: Route | None) -> Failure | None:
-    """Why the last attempt failed; without one, whether a credential was all that was missing."""
+    """Why the attempt failed whose error it is; without one, whether a credential was all that
+    was missing."""
     if route is None:
         return None
     if not route.attempts:
         reasons = {step.reason for step in route.steps if isinstance(step, Skipped)}
         return Failure.NOT_SIGNED_IN if reasons and reasons <= _NO_CREDENTIAL else None
-    outcome = route.attempts[-1].outcome
+    noted = route.outcome in _FAILURES
+    outcome = route.outcome if noted else route.attempts[-1].outcome
     return Failure(outcome) if outcome in _FAILURES else None
 
 

@@ -115,14 +115,6 @@ def _best(known: Iterable[Known]) -> Known:
     return next((k for k in (Known.YES, Known.UNKNOWN) if k in found), Known.NO)
 
 
-def has_adapter(world: World) -> bool:
-    """Whether the vision adapter could add anything at all."""
-    pools = world.settings.vision_adapter
-    return any(
-        pool.enabled and pool.models for pool in (pools.image, pools.pdf, pools.audio, pools.video)
-    )
-
-
 def adapter_models(world: World, ask: Ask) -> list[Entry]:
     """The vision adapter's models that read all that is needed and have an account, of every pool
     concerned that is switched on, without duplicates."""

@@ -231,16 +231,16 @@ class Tries:
             except SecretError as error:
                 unsigned = isinstance(error, CallerUnsigned)
                 reason = Skip.CALLER_UNSIGNED if unsigned else Skip.NO_CREDENTIAL
-                self.progress.skip(leaf.name, account.name, reason, str(error))
+                self.progress.skip(leaf, account.name, reason, str(error))
                 if error.wait is not None:
                     self.progress.wait_helps(board.now() + error.wait)
                 return None
             except TimeoutError:
                 self.progress.end_time()
-                self.progress.skip(leaf.name, account.name, Skip.NO_TIME)
+                self.progress.skip(leaf, account.name, Skip.NO_TIME)
                 return None
             if self.progress.left() <= 0:
-                self.progress.skip(leaf.name, account.name, Skip.NO_TIME)
+                self.progress.skip(leaf, account.name, Skip.NO_TIME)
                 return None
             self.progress.secrets |= {secret} if secret else set()
             trial = self._trial(candidate, final, ticket, secret)
@@ -263,6 +263,7 @@ class Tries:
             candidate.lane.name,
             ticket.began,
             candidate.provider.name,
+            places=leaf.places,
         )
         features = world.board.features.refused(candidate.provider.name, candidate.model)
         send = sendable(self.progress, candidate, features if leaf.last else frozenset())

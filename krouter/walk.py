@@ -90,11 +90,11 @@ class Walk:
 
     def _note_nest(self, leaf: Leaf) -> None:
         """The order of a nested combo is known once it is reached."""
-        for plan in leaf.nest[1:]:
+        for level, plan in enumerate(leaf.nest[1:], 1):
             if any(plan is known for known in self._inner):
                 continue
             self._inner.append(plan)
-            self.progress.route.note_plan(plan, nested=True)
+            self.progress.route.note_plan(plan, leaf.places[:level])
             for line in plan.switches:
                 self.progress.say(f"{plan.combo.name}: {line}")
 
@@ -237,7 +237,7 @@ class Walk:
         elif self._bounds.is_too_small(leaf):
             obstacle = Obstacle(Skip.SMALLER_WINDOW)
         if obstacle is not None:
-            self.progress.skip(leaf.name, "", *obstacle)
+            self.progress.skip(leaf, "", *obstacle)
             return True
         self._bounds.tried.add(leaf.key)
         return False
@@ -245,11 +245,11 @@ class Walk:
     def _candidates(self, leaf: Leaf) -> list[Candidate]:
         found = candidates(leaf, self.progress.world, self.progress.ask)
         if isinstance(found, Obstacle):
-            self.progress.skip(leaf.name, "", *found)
+            self.progress.skip(leaf, "", *found)
             return []
         if standing := found[0].standing:
-            places = [each.place for each in found if each.place]
-            self.progress.route.note_ranking(leaf.name, standing, places)
+            ranked = [each.place for each in found if each.place]
+            self.progress.route.note_ranking(leaf.name, standing, ranked, leaf.places)
         return found
 
     def _is_free(self, candidate: Candidate) -> bool:
@@ -264,7 +264,7 @@ class Walk:
 
     def _note_full(self, candidate: Candidate) -> None:
         self._full.append(candidate)
-        self.progress.skip(candidate.leaf.name, candidate.account.name, Skip.AT_LIMIT)
+        self.progress.skip(candidate.leaf, candidate.account.name, Skip.AT_LIMIT)
 
     def _used_up(self, candidate: Candidate) -> Blocked | None:
         """The provider itself says that nothing is left until a reset: others go first."""
@@ -281,7 +281,7 @@ class Walk:
         self.progress.wait_helps(blocked.until)
         reason = Skip.LOCKED if blocked.why is Block.LOCKED else Skip.PROBING
         leaf, account = candidate.leaf, candidate.account
-        self.progress.skip(leaf.name, account.name, reason, blocked.lock.failure)
+        self.progress.skip(leaf, account.name, reason, blocked.lock.failure)
 
     async def _without_features(self) -> Answer | None:
         """The last that could be asked refused a feature: as the last it is asked without."""

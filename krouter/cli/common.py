@@ -40,13 +40,31 @@ class Unusable(click.ClickException):
 
 
 class Command(click.Command):
-    """Ends with exit code 3 and every problem on stderr where files cannot be used."""
+    """Ends with exit code 3 and every problem on stderr where files cannot be used, and takes
+    arguments in UTF-8 alone but for the names of files."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        left = super().parse_args(ctx, args)
+        for param in self.params:
+            value = ctx.params.get(param.name or "")
+            if isinstance(value, str) and not isinstance(param.type, click.Path):
+                _refuse_odd_bytes(value, ctx, param)
+        return left
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except ConfigError as error:
             raise Unusable(error.problems) from None
+
+
+def _refuse_odd_bytes(value: str, ctx: click.Context, param: click.Parameter) -> None:
+    """Raises BadParameter for what came in bytes that are no text."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        shown = os.fsencode(value).decode("utf-8", "backslashreplace")
+        raise click.BadParameter(f"'{shown}' is not UTF-8.", ctx, param) from None
 
 
 home_option = click.option(

@@ -58,14 +58,14 @@ class _Picture:
     def _orders(self) -> Iterator[RenderableType]:
         route = self._route
         if route.plan:
-            yield from self._order("Order", route.plan, "")
+            yield from self._order("Order", route.plan)
             for line in (*wording.switches(route), *wording.why_first(route)):
                 yield self._text(line)
         for name, placed in route.nested.items():
-            yield from self._order(f"Order inside {name}", placed, name)
+            yield from self._order(wording.order_title(route, name), placed)
             yield from map(self._text, wording.switches(route, name))
 
-    def _order(self, title: str, placed: list[Placed], nested: str) -> Iterator[RenderableType]:
+    def _order(self, title: str, placed: list[Placed]) -> Iterator[RenderableType]:
         route = self._route
         yield from self._heading(title)
         yield self._grid(
@@ -73,7 +73,7 @@ class _Picture:
                 (
                     f"{place}.",
                     each.entry,
-                    wording.listed(route, each, nested),
+                    wording.listed(placed, each),
                     wording.reason(route, each),
                 )
                 for place, each in enumerate(placed, 1)

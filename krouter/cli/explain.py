@@ -12,10 +12,11 @@ from click.core import ParameterSource
 
 from krouter.body import Body, BodyError
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
-from krouter.cli.output import inert, print_json, print_table, say_line
+from krouter.cli.output import inert, print_json, print_table, say_line, shortened
 from krouter.cli.rebuilt import Rebuilt
 from krouter.cli.recorded import find_route
 from krouter.cli.view import Prospect, View, open_view, prospects, source_of
+from krouter.cli.wording import by_name
 from krouter.combos import Medium
 from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
@@ -215,12 +216,11 @@ def _entries(plan: Plan, world: World, destination: Destination, ask: Ask) -> li
 
 def _entry(place: int, found: Prospect, destination: Destination) -> dict[str, Any]:
     combo = None if destination.direct else found.leaf.combo.name
-    asked_for = not combo and found.leaf.reason == "as listed"
     return {
         "place": place,
         "model": found.leaf.name,
         "combo": combo,
-        "reason": "asked for by name" if asked_for else found.leaf.reason,
+        "reason": found.leaf.reason if combo else by_name(found.leaf.reason),
         "provider": found.provider.name if found.provider else None,
         "lane": found.lane,
         "account_strategy": found.strategy,
@@ -284,8 +284,8 @@ _VIA = {
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     return (
         str(entry["place"]),
-        entry["model"],
-        entry["combo"] or "",
+        shortened(entry["model"]),
+        shortened(entry["combo"] or ""),
         entry["lane"] or "",
         ", ".join(_account(each, entry.get("account_strategy")) for each in entry["accounts"]),
         _why(entry),

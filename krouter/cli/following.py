@@ -1,7 +1,8 @@
-"""Printing for as long as somebody reads it."""
+"""Printing for as long as it can be written and somebody reads it."""
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import sys
@@ -9,6 +10,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import UnsupportedOperation
+
+import click
 
 POLL_SECONDS = 0.5
 
@@ -27,11 +30,29 @@ def somebody_reads(seconds: float = POLL_SECONDS) -> bool:
 
 
 @contextmanager
-def quiet_end() -> Iterator[None]:
-    """Ctrl-C and a reader that has gone are no failures."""
+def printing() -> Iterator[None]:
+    """A reader that has gone is no failure. Raises ClickException where what is printed cannot be
+    written."""
     try:
         yield
-    except KeyboardInterrupt:
-        pass
-    except BrokenPipeError:  # what is still buffered must not fail when the process ends
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        _drop_output()
+        raise click.exceptions.Exit(0) from None
+    except OSError as error:
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _drop_output()
+        raise click.ClickException(f"the output cannot be written: {error.strerror}.") from None
+
+
+_FULL = frozenset((errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EBADF))
+"""How writing to an open file fails; its name is then not in the error."""
+
+
+def _drop_output() -> None:
+    """What is still buffered must not fail when the process ends."""
+    try:
+        output = sys.stdout.fileno()
+    except (AttributeError, UnsupportedOperation):  # no file at all
+        return
+    os.dup2(os.open(os.devnull, os.O_WRONLY), output)

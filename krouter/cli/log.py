@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -10,8 +11,8 @@ import click
 
 from krouter.cli.common import Command, find_paths, json_option, place_options
 from krouter.cli.figures import Bill, span, timestamp
-from krouter.cli.following import quiet_end, somebody_reads
-from krouter.cli.output import inert, print_json_line
+from krouter.cli.following import somebody_reads
+from krouter.cli.output import inert, print_json_line, shortened
 from krouter.cli.recorded import filter_options, reading, status_option
 from krouter.ledger_reader import Filter, LedgerError, LedgerReader, Row
 from krouter.paths import Paths
@@ -19,6 +20,7 @@ from krouter.paths import Paths
 COLUMNS = ("time", "id", "asked", "served by", "outcome", "tries", "in", "out", "cost", "took")
 NEWEST = 20
 EVERY = -1
+MOST = 1_000_000_000
 _WIDTHS = (19, 16, 12, 22, 14, 5, 7, 6, 10, 7)
 """At least so wide, so that lines still to come stand under those that are there."""
 
@@ -30,7 +32,7 @@ Show = Callable[[Row], None]
 @click.option(
     "-n",
     "number",
-    type=click.IntRange(min=0),
+    type=click.IntRange(0, MOST),
     metavar="N",
     help=f"How many of the newest. Default: {NEWEST}, or with --since all.",
 )
@@ -70,7 +72,7 @@ def log(
     if number is None:
         number = NEWEST if since is None else EVERY
     show: Show = _print_json if as_json else Lines()
-    with quiet_end():
+    with suppress(KeyboardInterrupt):
         if follow:
             follow_log(paths, wanted, number, show)
         else:
@@ -145,8 +147,8 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         timestamp(row.began),
         row.id,
-        row.asked,
-        row.served or "-",
+        shortened(row.asked),
+        shortened(row.served or "-"),
         f"{status}{row.outcome}",
         str(row.attempts),
         f"{row.input:,}",

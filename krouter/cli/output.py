@@ -15,11 +15,17 @@ if TYPE_CHECKING:
 
 COLUMNS = 80
 """The width where no terminal says otherwise."""
+LONGEST_CELL = 50
 
 
 def inert(text: str) -> str:
     """`text` on one line, with a mark for each character that could steer a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def shortened(name: str) -> str:
+    """`name` as it stands in a table, where a long one would push all columns aside."""
+    return name if len(name) <= LONGEST_CELL else f"{name[: LONGEST_CELL - 3]}..."
 
 
 def say_line(line: str) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from krouter.combos import reference
-from krouter.plan import Plan
+from krouter.cli.wording import by_name
+from krouter.plan import Plan, Step
 from krouter.ranking import Place
 from krouter.records import rebuild, rebuild_rankings
-from krouter.route import Attempt, Route, Skip, Skipped
+from krouter.route import Attempt, Places, Route, Skipped, located
 
 Lines = list[str]
 
@@ -38,8 +38,8 @@ class Rebuilt:
 
     @property
     def nested(self) -> dict[str, Plan]:
-        """Of each nested combo that was reached, its first plan, which is the recorded one."""
-        return {plan.combo.name: plan for plan in reversed(self.plans[1:])}
+        """The plan of each nested combo that was reached, by its key in the record."""
+        return dict(zip(self.route.nested, self.plans[1:], strict=False))
 
     def differences(self) -> list[Difference]:
         """Empty where the record gives the order again that it tells of."""
@@ -80,58 +80,52 @@ class Rebuilt:
 
     def entries(self) -> list[dict[str, Any]]:
         """Every entry of the flattened walk, in order."""
-        seen: set[str] = set()
-        found = []
-        for place, (plan, model, reason) in enumerate(self._leaves(), 1):
-            entry = self._entry(model, repeated=model in seen)
-            combo = plan.combo.name if self.route.combo else None
-            asked_for = not combo and reason == "as listed"
-            found.append(
-                {
-                    "place": place,
-                    "model": model,
-                    "combo": combo,
-                    "reason": "asked for by name" if asked_for else reason,
-                    **entry,
-                }
-            )
-            seen.add(model)
-        return found
+        return [
+            {"place": place, **self._entry(*leaf)} for place, leaf in enumerate(self._leaves(), 1)
+        ]
 
-    def _leaves(self) -> Iterator[tuple[Plan, str, str]]:
+    def _leaves(self) -> Iterator[tuple[Plan, Step, Places]]:
         if self.plans:
-            yield from self._inside(self.plans[0], frozenset())
+            yield from self._inside(self.plans[0], ())
 
-    def _inside(self, plan: Plan, around: frozenset[str]) -> Iterator[tuple[Plan, str, str]]:
-        for step in plan.steps:
-            name = reference(step.entry.model)
-            inner = self.nested.get(name) if name and name not in around else None
-            if inner is None or name is None:
-                yield plan, step.entry.model, step.reason
+    def _inside(self, plan: Plan, outer: Places) -> Iterator[tuple[Plan, Step, Places]]:
+        for at, step in enumerate(plan.steps, 1):
+            places = (*outer, at)
+            inner = self.nested.get(self.route.inside(places) or "")
+            if inner is None:
+                yield plan, step, places
             else:
-                yield from self._inside(inner, around | {name})
+                yield from self._inside(inner, places)
 
-    def _entry(self, model: str, *, repeated: bool) -> dict[str, Any]:
-        """What became of an entry. One that is listed twice was tried where it stood first."""
-        steps = [step for step in self.route.steps if step.entry == model]
-        attempts = [step for step in steps if isinstance(step, Attempt) and not repeated]
-        skips = [step for step in steps if isinstance(step, Skipped)]
-        whole = next((s for s in skips if not s.account and _fits(s, repeated)), None)
+    def _entry(self, plan: Plan, step: Step, places: Places) -> dict[str, Any]:
+        """An entry at its place, and what became of it there."""
+        model = step.entry.model
+        key = located(places, model)
+        at = ((), places)  # the first where a record tells no places
+        steps = [each for each in self.route.steps if each.entry == model and each.places in at]
+        attempts = [each for each in steps if isinstance(each, Attempt)]
+        skips = [each for each in steps if isinstance(each, Skipped)]
+        whole = next((skip for skip in skips if not skip.account), None)
         first = attempts[0] if attempts else None
+        direct, ranked = not self.route.combo, self.route.rankings.get(key)
         return {
+            "model": model,
+            "combo": None if direct else plan.combo.name,
+            "reason": by_name(step.reason) if direct else step.reason,
             "provider": (first.provider or None) if first else None,
             "lane": first.lane if first else None,
-            "accounts": [] if repeated else self._accounts(model, attempts, skips),
+            "account_strategy": ranked.strategy if ranked else None,
+            "accounts": self._accounts(key, attempts, skips),
             "skip": str(whole.reason) if whole else None,
             "detail": whole.detail if whole else "",
         }
 
     def _accounts(
-        self, model: str, attempts: list[Attempt], skips: list[Skipped]
+        self, key: str, attempts: list[Attempt], skips: list[Skipped]
     ) -> list[dict[str, Any]]:
         faults: dict[str, str | None] = {s.account: _fault(s) for s in skips if s.account}
         faults |= dict.fromkeys(step.account for step in attempts)
-        places = {place.account: place for place in self.rankings.get(model, [])}
+        places = {place.account: place for place in self.rankings.get(key, [])}
         return [
             {
                 "name": name,
@@ -141,10 +135,6 @@ class Rebuilt:
             }
             for name in dict.fromkeys((*places, *faults))
         ]
-
-
-def _fits(step: Skipped, repeated: bool) -> bool:
-    return (step.reason is Skip.ALREADY_TRIED) is repeated
 
 
 def _fault(step: Skipped) -> str:

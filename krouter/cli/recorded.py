@@ -19,6 +19,8 @@ from krouter.route import REASONS, Route
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST_PATTERN = 300
+"""Characters, as many as a name has at most; far longer ones the database refuses."""
 STATUSES = ("ok", "failed")
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
@@ -52,6 +54,12 @@ def _status(ctx: click.Context, param: click.Parameter, given: str | None) -> st
     raise click.BadParameter(message.strip())
 
 
+def _pattern(ctx: click.Context, param: click.Parameter, given: str | None) -> str | None:
+    if given is not None and len(given) > LONGEST_PATTERN:
+        raise click.BadParameter(f"a pattern has at most {LONGEST_PATTERN} characters.")
+    return given
+
+
 status_option = click.option(
     "--status",
     callback=_status,
@@ -66,7 +74,10 @@ def filter_options(*, until: bool) -> Callable[[F], F]:
     options = [
         click.option("--combo", metavar="NAME", help="Only requests that this combo took."),
         click.option(
-            "--model", metavar="GLOB", help="Only those that tried this entry, such as 'glm/*'."
+            "--model",
+            callback=_pattern,
+            metavar="GLOB",
+            help="Only those that tried this entry, such as 'glm/*'.",
         ),
         click.option(
             "--since",

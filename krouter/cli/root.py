@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 from types import MappingProxyType
+from typing import Any
 
 import click
 
 from krouter._version import __version__
+from krouter.cli.following import printing
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -51,7 +53,12 @@ class LazyGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] in ("-l", "--log"):
             args = ["serve", *args]
-        return super().parse_args(ctx, args)
+        with printing():
+            return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with printing():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)

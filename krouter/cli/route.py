@@ -29,12 +29,15 @@ def route(
     makes the order anew.
 
     JSON: id, began, ended (epoch seconds), dialect, asked, stream, combo, needs, plan (each with
-    entry, reason), nested (the plan of each nested combo), switches, steps, accounts (of each entry
-    with a choice: account, score, reason), notes, dropped, request (where the settings keep it),
-    served, status, outcome, usage (input, output, cached, cache_write), cost (US dollars, of what
-    has a known price), unpriced (attempts without one). A step is a skip (entry, account, reason,
-    detail) or an attempt (entry, model, account, lane, provider, began, first_byte, ended,
-    outcome, row, status, detail, lock in seconds, locked, usage, cost, seen, dropped).
+    entry, reason, listed: its place in the combo's own list, 0 for none), nested (the plan of each
+    nested combo), entered (the places of each), switches, steps, accounts (of each entry with a
+    choice, under its places and name: account, score, reason), notes, dropped, request (where the
+    settings keep it), served, status, outcome, usage (input, output, cached, cache_write), cost (US
+    dollars, of what has a known price), unpriced (attempts without one). A step is a skip (entry,
+    account, reason, detail, places) or an attempt (entry, model, account, lane, provider, began,
+    first_byte, ended, outcome, row, status, detail, lock in seconds, locked, usage, cost, seen,
+    dropped, places). Places are that of an entry in the order, then those in the combos nested
+    there.
     """
     found = find_route(find_paths(home, config, combos), route_id)
     if as_json:

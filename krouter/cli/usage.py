@@ -11,7 +11,7 @@ import click
 
 from krouter.cli.common import Command, find_paths, json_option, place_options
 from krouter.cli.figures import NOTHING_TOLD, UNKNOWN, Bill, count
-from krouter.cli.output import inert, print_json, print_table
+from krouter.cli.output import inert, print_json, print_table, shortened
 from krouter.cli.recorded import filter_options, reading
 from krouter.ledger_reader import By, Filter, UsageRow
 
@@ -132,7 +132,7 @@ def _show(by: By, rows: list[UsageRow], total: UsageRow) -> None:
 
 def _cells(row: UsageRow) -> tuple[str, ...]:
     return (
-        row.key or "(none)",
+        shortened(row.key or "(none)"),
         f"{row.requests:,}",
         f"{row.attempts:,}",
         f"{row.input:,}",

@@ -11,10 +11,19 @@ from enum import Enum, auto
 
 from krouter.catalog import Known
 from krouter.cli.figures import UNKNOWN, count, moment, money, ordinal, span, tokens
-from krouter.combos import reference
-from krouter.plan import NotBuilt, Snapshot, rotates, strategy_of
+from krouter.plan import AS_LISTED, NotBuilt, Snapshot, rotates, strategy_of
 from krouter.records import rebuild
-from krouter.route import Attempt, End, Placed, Ranked, Route, Skipped, total_usage
+from krouter.route import (
+    Attempt,
+    End,
+    Placed,
+    Places,
+    Ranked,
+    Route,
+    Skipped,
+    located,
+    total_usage,
+)
 
 Rows = Iterable[tuple[str, str]]
 """Labels, each with what it stands for; where that is empty, the row is left out."""
@@ -92,34 +101,47 @@ def given(route: Route) -> list[str]:
         return [f"gets the answer of {route.served} ({outcome(route)})"]
     if route.outcome == End.UNDER_WAY:
         return ["waits"]
-    last = f" of {route.attempts[-1].entry}" if route.attempts else ""
-    return [f"gets an error: {outcome(route)}{last}"]
+    whose = next((each.entry for each in route.attempts[::-1] if each.outcome == route.outcome), "")
+    return [f"gets an error: {outcome(route)}{f' of {whose}' if whose else ''}"]
 
 
-def listed(route: Route, placed: Placed, nested: str = "") -> str:
+def listed(order: list[Placed], placed: Placed) -> str:
     """Where an entry stands in the list that its order was made from."""
-    at = _plan_of(route, nested)
-    if at is None:
+    if placed.listed is None or len(order) == 1:
         return ""
-    models = [entry.model for entry in route.snapshots[at].combo.models]
-    if placed.entry not in models:
-        return "not in the list"
-    return f"listed {ordinal(models.index(placed.entry) + 1)}" if len(models) > 1 else ""
+    return f"listed {ordinal(placed.listed)}" if placed.listed else "not in the list"
 
 
 def _plan_of(route: Route, nested: str) -> int | None:
     """Which of the snapshots the order of a nested combo, or of all, was made from."""
-    names = [snapshot.combo.name for snapshot in route.snapshots]
     if nested:
-        return names.index(nested, 1) if nested in names[1:] else None
-    return 0 if names else None
+        return list(route.nested).index(nested) + 1 if nested in route.entered else None
+    return 0 if route.snapshots else None
+
+
+def order_title(route: Route, nested: str) -> str:
+    """The heading of the order of a nested combo; its place tells it from an earlier one."""
+    places = route.entered.get(nested, ())
+    again = bool(places) and nested == located(places, _name(nested))
+    at = f", at {'.'.join(map(str, places))} of the order" if again else ""
+    return f"Order inside {_name(nested)}{at}"
+
+
+def _name(nested: str) -> str:
+    """A combo's name holds no blank, and its places stand before one."""
+    return nested.rpartition(" ")[2]
 
 
 def reason(route: Route, placed: Placed) -> str:
     """Why it stands there, without the words that its place in the list says as well."""
-    if not route.combo and placed.reason == "as listed":
-        return "asked for by name"
-    return placed.reason.removeprefix("as listed; ")
+    if not route.combo:
+        return by_name(placed.reason)
+    return placed.reason.removeprefix(f"{AS_LISTED}; ")
+
+
+def by_name(reason: str) -> str:
+    """Why a model that was called directly stands where it does."""
+    return f"asked for by name{reason.removeprefix(AS_LISTED)}"
 
 
 def switches(route: Route, nested: str = "") -> list[str]:
@@ -141,11 +163,13 @@ def why_first(route: Route) -> Iterator[str]:
     if not route.snapshots or len(route.plan) < 2:
         return
     snapshot, first = route.snapshots[0], route.plan[0].entry
-    models = [entry.model for entry in snapshot.combo.models]
-    if first not in models:
+    listed = route.plan[0].listed
+    if listed is None:
+        return
+    if not listed:
         yield f"{first} went first: no entry of the list reads {_carried(route)}."
         return
-    place = models.index(first)
+    place = listed - 1
     though = f", though {ordinal(place + 1)} in the list" if place else ""
     yield f"{first} went first{though}: {'; '.join(_causes(route, snapshot, place))}."
 
@@ -168,15 +192,21 @@ def _causes(route: Route, snapshot: Snapshot, place: int) -> Iterator[str]:
 
 def _passed(snapshot: Snapshot, place: int) -> Iterator[str]:
     """What those that stand before it in the list lack."""
+    models = [entry.model for entry in snapshot.combo.models]
     for verb in ("does not read", "may read"):
         names = [
-            entry.model
+            _told_apart(entry.model, models, f"{ordinal(at + 1)} in the list")
             for at, entry in enumerate(snapshot.combo.models[:place])
             if _reading(snapshot, at) == verb
         ]
         if names:
             what = "it" if len(snapshot.needs) == 1 else "all of that"
             yield f"{' and '.join(names)} {_many(verb, names)} {what}"
+
+
+def _told_apart(name: str, names: list[str], where: str) -> str:
+    """A name, and where another has it as well, which of them."""
+    return f"{name} ({where})" if names.count(name) > 1 else name
 
 
 def _many(verb: str, names: list[str]) -> str:
@@ -196,8 +226,9 @@ def skipped(step: Skipped) -> list[str]:
 def tried(route: Route, attempt: Attempt) -> Rows:
     """One call: why this entry, which account, and what became of it."""
     lane = LANES.get(attempt.lane)
-    yield "place", _place(route, attempt.entry)
-    yield "account", _account(attempt.account, route.accounts.get(attempt.entry, []))
+    ranked = route.accounts.get(located(attempt.places, attempt.entry), [])
+    yield "place", _place(route, attempt)
+    yield "account", _account(attempt.account, ranked)
     yield "lane", f"{attempt.lane}, {lane}" if lane else attempt.lane
     yield "time", _times(attempt, route.began)
     yield "tokens", spent([attempt])
@@ -206,13 +237,19 @@ def tried(route: Route, attempt: Attempt) -> Rows:
     yield "without", ", ".join(attempt.dropped)
 
 
-def _place(route: Route, entry: str) -> str:
-    for name, placed in (("", route.plan), *route.nested.items()):
-        for at, each in enumerate(placed, 1):
-            if each.entry == entry:
-                where = f"inside {name}" if name else "in the order"
-                return f"{ordinal(at)} {where}: {reason(route, each)}"
-    return "stands in for a model that is gone"
+def _place(route: Route, attempt: Attempt) -> str:
+    if not attempt.places:
+        return ""
+    placed = route.order_at(attempt.places)[attempt.places[-1] - 1]
+    if placed.entry != attempt.entry:
+        return f"stands in for {placed.entry}, which is gone"
+    return f"{_where(route, attempt.places)}: {reason(route, placed)}"
+
+
+def _where(route: Route, places: Places) -> str:
+    *outer, at = places
+    nested = route.inside(tuple(outer))
+    return f"{ordinal(at)} {f'inside {_name(nested)}' if nested else 'in the order'}"
 
 
 def _account(name: str, ranked: list[Ranked]) -> str:
@@ -271,24 +308,29 @@ def _counted(attempts: list[Attempt]) -> str:
 
 def untried(route: Route) -> str:
     """The entries that were not reached; empty where all were."""
-    reached = {step.entry for step in route.steps}
-    found = [each.entry for each in _flattened(route, route.plan) if each.entry not in reached]
-    if not found:
-        return ""
+    reached: set[object] = {step.places or step.entry for step in route.steps}
+    walk = list(_flattened(route, route.plan))
+    names = [each.entry for _, each in walk]
+    found = [
+        _told_apart(each.entry, names, _where(route, places))
+        for places, each in walk
+        if places not in reached and each.entry not in reached
+    ]
     what = "Not needed" if route.served else "Not tried"
-    return f"{what}: {', '.join(dict.fromkeys(found))}."
+    return f"{what}: {', '.join(found)}." if found else ""
 
 
 def _flattened(
-    route: Route, placed: list[Placed], around: frozenset[str] = frozenset()
-) -> Iterator[Placed]:
+    route: Route, order: list[Placed], outer: Places = ()
+) -> Iterator[tuple[Places, Placed]]:
     """Each nested combo that was reached gives way to its own entries."""
-    for each in placed:
-        name = reference(each.entry)
-        if name in route.nested and name not in around:
-            yield from _flattened(route, route.nested[name], around | {name})
+    for at, each in enumerate(order, 1):
+        places = (*outer, at)
+        nested = route.inside(places)
+        if nested is None:
+            yield places, each
         else:
-            yield each
+            yield from _flattened(route, route.nested[nested], places)
 
 
 def _carried(route: Route) -> str:

@@ -13,7 +13,7 @@ from krouter.health import Health
 from krouter.plan import Snapshot, Standing, make_plan
 from krouter.ranking import Standing as Accounts
 from krouter.ranking import order
-from krouter.route import Attempt, End, Route, Skip, Skipped
+from krouter.route import Attempt, End, Places, Route, Skip, Skipped
 from krouter.settings import RoutingSettings
 
 BEGAN = 1_800_000_000.0
@@ -54,10 +54,24 @@ def attempt(route: Route, entry: str, account: str = "default", **fields: Any) -
     provider, _, model = entry.partition("/")
     last = route.attempts[-1].ended if route.attempts else None
     began = last if last is not None else route.began + 0.004
-    given = {"lane": "native", "began": began, "ended": began + 1.0, "provider": provider, **fields}
+    given = {"lane": "native", "began": began, "ended": began + 1.0, "provider": provider,
+             "places": place_of(route, entry), **fields}  # fmt: skip
     made = Attempt(entry, model, account, **given)
     route.steps.append(made)
     return made
+
+
+def skip(route: Route, entry: str, account: str, reason: Skip, detail: str = "") -> None:
+    route.steps.append(Skipped(entry, account, reason, detail, place_of(route, entry)))
+
+
+def place_of(route: Route, entry: str) -> Places:
+    """Where an entry stands first."""
+    for nested, placed in (("", route.plan), *route.nested.items()):
+        names = [each.entry for each in placed]
+        if entry in names:
+            return (*route.entered.get(nested, ()), names.index(entry) + 1)
+    return ()
 
 
 def over(route: Route, status: int) -> Route:
@@ -105,22 +119,23 @@ def mixed() -> Route:
     route = begun(3, "work", seen, strategy="round-robin", turn=1, dialect="messages")
     inner = Combo(name="backup", models=(Entry(model=GLM), Entry(model="ds/deepseek-v4-flash")))
     snapshot = Snapshot(inner, RoutingSettings(), (TEXT_ONLY, Standing(left=0.4)))
-    route.note_plan(make_plan(snapshot), nested=True)
+    route.note_plan(make_plan(snapshot), (1,))
     accounts = Accounts(
         "zenith", {"main": 1, "spare": 2, "old": 3}, {"main": Health(0.5, 2.0, route.began)},
         {"spare": 0.12}, route.began,
     )  # fmt: skip
     flash = "ds/deepseek-v4-flash"
-    route.note_ranking(flash, accounts, order(accounts))
-    route.steps.append(Skipped(flash, "old", Skip.LOCKED, "account barred"))
+    route.note_ranking(flash, accounts, order(accounts), place_of(route, flash))
+    skip(route, flash, "old", Skip.LOCKED, "account barred")
     attempt(
         route, flash, "main", outcome=Failure.SERVER_ERROR, row=10, status=500,
         usage=Usage(9_000, 700), cost=DOLLAR // 50,
     )  # fmt: skip
     attempt(route, GLM, outcome=Failure.MODEL_GONE, row=4, status=404, lock=1_800.0,
             locked="model")  # fmt: skip
-    attempt(route, "glm/glm-5", outcome=Failure.TIMED_OUT, row=11, ended=route.began + 62.0)
-    route.steps.append(Skipped("gone/model", "", Skip.NO_ACCOUNT, "set GONE_API_KEY"))
+    attempt(route, "glm/glm-5", outcome=Failure.TIMED_OUT, row=11, ended=route.began + 62.0,
+            places=place_of(route, GLM))  # fmt: skip
+    skip(route, "gone/model", "", Skip.NO_ACCOUNT, "set GONE_API_KEY")
     attempt(
         route, DS, outcome=End.ANSWERED, first_byte=route.began + 63.0, usage=Usage(9_100, 321),
         dropped=("thinking", "image"),

@@ -443,7 +443,7 @@ def test_accounts_and_nested_combos_are_told(past: Home) -> None:
 def test_an_entry_that_is_listed_twice_was_tried_where_it_stood_first(home: Home) -> None:
     route = begun(1, "daily", [(GLM, TEXT_ONLY), (GLM, TEXT_ONLY), (DS, TEXT_ONLY)])
     attempt(route, GLM, "a", outcome=Failure.OVERLOADED, row=9, status=529)
-    route.steps.append(Skipped(GLM, "", Skip.ALREADY_TRIED))
+    route.steps.append(Skipped(GLM, "", Skip.ALREADY_TRIED, places=(2,)))
     attempt(route, DS, "b", outcome=End.ANSWERED)
     record(home.path, over(route, 200))
     found = home.json("explain", "--route", SCREENSHOT)["entries"]
