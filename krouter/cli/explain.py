@@ -20,7 +20,7 @@ from krouter.cli.wording import by_name
 from krouter.combos import Medium
 from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
-from krouter.plan import NotBuilt, Plan
+from krouter.plan import NotBuilt, Plan, strategy_of
 from krouter.route import Route
 from krouter.router import Destination, UnknownModel, resolve
 from krouter.standing import plan_for
@@ -198,7 +198,9 @@ def _explained(view: View, name: str, destination: Destination, ask: Ask) -> dic
         "kind": destination.found_by,
         "combo": None if destination.direct else combo.name,
         "source": str(source) if source else None,
-        "strategy": None if destination.direct else combo.strategy,
+        "strategy": None
+        if destination.direct
+        else strategy_of(combo, view.world.settings.routing).name,
         "dialect": ask.dialect,
         "stream": ask.stream,
         "needs": sorted(ask.needs),

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from krouter.cli.wording import by_name
+from krouter.cli.wording import by_name, strategy_name
 from krouter.plan import Plan, Step
 from krouter.ranking import Place
 from krouter.records import rebuild, rebuild_rankings
@@ -67,7 +67,7 @@ class Rebuilt:
         return {
             "asked": route.asked,
             "combo": route.combo or None,
-            "strategy": top.combo.strategy if top and route.combo else None,
+            "strategy": strategy_name(top.snapshot) if top and route.combo else None,
             "dialect": route.dialect,
             "stream": route.stream,
             "needs": sorted(route.needs),

@@ -11,6 +11,7 @@ from enum import Enum, auto
 
 from krouter.catalog import Known
 from krouter.cli.figures import UNKNOWN, count, moment, money, ordinal, span, tokens
+from krouter.errors import Failure
 from krouter.plan import AS_LISTED, NotBuilt, Snapshot, rotates, strategy_of
 from krouter.records import rebuild
 from krouter.route import (
@@ -97,6 +98,11 @@ def asked(route: Route) -> list[str]:
 
 def given(route: Route) -> list[str]:
     """What the caller was given."""
+    if route.outcome == Failure.CALLER_GONE:
+        when = f"while the answer of {route.served} came" if route.served else "before any answer"
+        return [f"has gone {when}"]
+    if route.served and route.outcome not in (End.ANSWERED, Failure.EMPTY_REPLY):
+        return [f"gets a part of the answer of {route.served}, then an error ({route.outcome})"]
     if route.served:
         return [f"gets the answer of {route.served} ({outcome(route)})"]
     if route.outcome == End.UNDER_WAY:
@@ -287,10 +293,12 @@ def _lock(attempt: Attempt) -> str:
 def spent(attempts: list[Attempt]) -> str:
     """Tokens and money of `attempts`. Where no provider has told, that is not zero."""
     told = [attempt for attempt in attempts if attempt.usage is not None]
-    if not told:
+    unpriced = sum(each.is_unpriced for each in attempts)
+    if not told and not unpriced:
         return "none told" if attempts else "none"
-    cost = money(sum(each.cost or 0 for each in told), sum(each.cost is None for each in told))
-    return f"{tokens(total_usage(told))}; {f'cost {cost}' if cost == UNKNOWN else cost}"
+    cost = money(sum(each.cost or 0 for each in told), unpriced)
+    cost = f"cost {cost}" if cost == UNKNOWN else cost
+    return f"{tokens(total_usage(told))}; {cost}" if told else f"none told; {cost}"
 
 
 def sums(route: Route) -> Rows:
