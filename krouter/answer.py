@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from krouter.dialects.base import Dialect
 from krouter.route import Route, plain
 from krouter.stream import Relay
 from krouter.wire import Headers
+
+
+def _nothing() -> None:
+    """What there is to do at the end of an answer that nobody books."""
 
 
 @dataclass(slots=True)
@@ -24,12 +28,17 @@ class Answer:
     headers: Headers
     body: bytes = b""
     relay: Relay | None = None
-    on_close: Callable[[], None] = field(default=lambda: None)
+    on_close: Callable[[], None] = _nothing
     route: Route | None = None
+
+    def book(self) -> None:
+        """What is to be known of it is known: it is booked, once."""
+        booked, self.on_close = self.on_close, _nothing
+        booked()
 
     async def close(self) -> None:
         try:
-            self.on_close()
+            self.book()
             if self.relay is not None and self.relay.tracker.complete:
                 await self.relay.drain()
         finally:
