@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from krouter.dialects.base import Dialect
@@ -14,7 +14,7 @@ from krouter.wire import Headers
 
 
 def _nothing() -> None:
-    """What is left to do once an answer is booked."""
+    """What there is to do at the end of an answer that nobody books."""
 
 
 @dataclass(slots=True)
@@ -28,25 +28,26 @@ class Answer:
     headers: Headers
     body: bytes = b""
     relay: Relay | None = None
-    on_close: Callable[[], None] = field(default=lambda: None)
+    on_close: Callable[[], None] = _nothing
     route: Route | None = None
+
+    def book(self) -> None:
+        """What is to be known of it is known: it is booked, once."""
+        booked, self.on_close = self.on_close, _nothing
+        booked()
 
     async def close(self) -> None:
         relay = self.relay
         try:
             if relay is not None and relay.tracker.complete and relay.tracker.usage is None:
                 await relay.drain()  # the tokens may be told yet
-            self._book()
+            self.book()
             if relay is not None and relay.tracker.complete:
                 await relay.drain()
         finally:
-            self._book()
+            self.book()
             if relay is not None:
                 relay.close()
-
-    def _book(self) -> None:
-        book, self.on_close = self.on_close, _nothing
-        book()
 
 
 def error_answer(

@@ -1,7 +1,8 @@
 """The ledger: every route that is over, kept in a file by a thread of its own.
 
-A request only puts its route into a backlog. What happens to the file never stops or slows one:
-while it cannot be written the routes wait, and the oldest are lost once there are too many.
+A request only puts its route into a backlog, and appends it to a journal, so that no crash takes
+it. What happens to the file never stops or slows one: while it cannot be written the routes wait,
+and the oldest are lost once there are too many.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
+from krouter.ledger_journal import Journal, Kept, has_left_over
 from krouter.route import Route
 
 if TYPE_CHECKING:
@@ -30,7 +32,9 @@ BACKLOG = 10_000
 BATCH = 1000
 """How many are written in one transaction at most."""
 GATHER_SECONDS = 0.01
-"""After a batch, for how long the next one gathers: what a crash may lose."""
+"""After a batch, for how long the next one gathers."""
+ADOPT_SECONDS = 60.0
+"""How often what others have left is looked for at most."""
 IDLE_SECONDS = 600.0
 FORK_SECONDS = 2.0
 """How long a fork waits for the file at most."""
@@ -75,8 +79,8 @@ class Ledger:
         self.path = path
         self._limits = days, megabytes
         self._warn, self._now, self._connect, self._retry = warn, now, connect, retry
-        self._backlog: deque[Route | threading.Event] = deque()
-        self._under_way: list[Route | threading.Event] = []
+        self._backlog: deque[Kept | threading.Event] = deque()
+        self._under_way: list[Kept | threading.Event] = []
         self._bell: SimpleQueue[None] = SimpleQueue()
         """Wakes the thread; a queue, since that is far cheaper than an event."""
         self._starting = threading.Lock()
@@ -88,15 +92,23 @@ class Ledger:
         self._problem = ""
         self._has_refused = False
         self._file: LedgerFile | None = None
+        self._journal = Journal(path)
+        self._adopted: float | None = None
         self._using = threading.Lock()
         """Held while the file is used."""
         _ledgers.add(self)
 
+    def begin(self) -> None:
+        """Takes in what processes that have ended had no time to write, where there is any."""
+        if has_left_over(self.path):
+            self._start()
+
     def put(self, route: Route) -> None:
-        """Keeps a route that is over. Never raises and never waits."""
+        """Keeps a route that is over: where a journal can be written, it outlives this process
+        from now on. Never raises, and waits for no lock of the file."""
         if self._owner != getpid():
             self._start()
-        self._backlog.append(route)
+        self._backlog.append(self._journal.keep(route))
         if self._idle:
             self._idle = False
             self._bell.put(None)
@@ -116,14 +128,22 @@ class Ledger:
 
     def close(self, timeout: float) -> bool:
         """Writes what waits, moves it into the file itself and ends the thread, in `timeout`
-        seconds at most; whether all is written. A later `put` begins anew."""
+        seconds at most; whether all is written. What is not is told, and stays in the journal. A
+        later `put` begins anew."""
         thread = self._thread
-        if thread is None or self._owner != getpid():
-            return not self._backlog
-        self._stopping = True
-        self._bell.put(None)
-        thread.join(timeout)
-        return not thread.is_alive() and not self._backlog
+        if thread is not None and self._owner == getpid():
+            self._stopping = True
+            self._bell.put(None)
+            thread.join(timeout)
+        waiting = self._waiting()
+        if in_memory := sum(each.segment is None for each in waiting):
+            self._say(f"{in_memory} requests are lost: the ledger {self.path} is not written.")
+        if in_journal := len(waiting) - in_memory:
+            self._say(
+                f"{in_journal} requests are not in the ledger {self.path} yet; they wait beside it"
+                " until krouter runs again."
+            )
+        return not waiting
 
     def configure(self, days: int, megabytes: int) -> None:
         """Other bounds, from now on."""
@@ -132,9 +152,10 @@ class Ledger:
 
     @property
     def state(self) -> LedgerState:
-        waiting = [*self._under_way, *self._backlog.copy()]
-        count = sum(isinstance(each, Route) for each in waiting)
-        return LedgerState(self.path, self._problem, count, self._lost)
+        return LedgerState(self.path, self._problem, len(self._waiting()), self._lost)
+
+    def _waiting(self) -> list[Kept]:
+        return _routes((*self._under_way, *self._backlog.copy()))
 
     def _start(self) -> None:
         with self._starting:
@@ -151,7 +172,10 @@ class Ledger:
 
     def _drop(self) -> None:
         with suppress(IndexError):
-            self._lost += isinstance(self._backlog.popleft(), Route)
+            dropped = self._backlog.popleft()
+            if isinstance(dropped, Kept):
+                self._lost += 1
+                self._journal.settle((dropped,))
 
     def _run(self) -> None:
         try:
@@ -162,10 +186,17 @@ class Ledger:
                 self._rest(self._round(file))
             while self._backlog and self._failures < 2:
                 self._round(file)
-            with self._using:
-                file.close()
+            self._end(file)
         finally:
             self._owner = 0
+
+    def _end(self, file: LedgerFile) -> None:
+        """What the children of this process have left is taken in too."""
+        with self._using:
+            with suppress(Exception):
+                self._refuse(file.adopt())
+            file.close()
+        self._journal.close()
 
     def _rest(self, seconds: float | None) -> None:
         """Until a flush, a close, or so many seconds; None is until a route comes."""
@@ -184,10 +215,11 @@ class Ledger:
         batch = self._take()
         try:
             with self._using:
-                if routes := [each for each in batch if isinstance(each, Route)]:
+                if routes := _routes(batch):
                     self._refuse(file.write(routes))
                     self._recover()
                 self._settle(batch)
+                self._adopt(file)
                 more = file.tidy(*self._limits)
             self._recover()
         except Trouble as trouble:
@@ -198,15 +230,23 @@ class Ledger:
             return GATHER_SECONDS
         return 0.0 if more else None
 
-    def _take(self) -> list[Route | threading.Event]:
+    def _adopt(self, file: LedgerFile) -> None:
+        now = time.monotonic()
+        if self._adopted is None or now - self._adopted >= ADOPT_SECONDS:
+            self._refuse(file.adopt())
+            self._adopted = now
+
+    def _take(self) -> list[Kept | threading.Event]:
         batch = self._under_way
         with suppress(IndexError):
             while len(batch) < BATCH:
                 batch.append(self._backlog.popleft())
         return batch
 
-    def _settle(self, batch: list[Route | threading.Event]) -> None:
+    def _settle(self, batch: list[Kept | threading.Event]) -> None:
         self._under_way = []
+        self._journal.settle(_routes(batch))
+        self._journal.mend()
         for mark in batch:
             if isinstance(mark, threading.Event):
                 mark.set()
@@ -245,16 +285,25 @@ class Ledger:
     def before_fork(self) -> None:
         """SQLite must have nothing open in a process that forks: the new one would believe that
         it holds the locks of the old one."""
+        self._journal.before_fork(FORK_SECONDS)
         self._forking = self._using.acquire(timeout=FORK_SECONDS)
         if self._forking and self._file is not None:
             self._file.let_go()
 
     def after_fork(self, is_child: bool) -> None:
-        """The new process has the backlog, but neither the thread nor the file."""
+        """The new process has neither the thread nor the file, and of the backlog what no journal
+        holds: that is left to the old one."""
+        self._journal.after_fork(is_child)
         if is_child:
             self._using, self._starting, self._file = threading.Lock(), threading.Lock(), None
+            waiting, self._under_way, self._adopted = self._waiting(), [], None
+            self._backlog = deque(each for each in waiting if each.segment is None)
         elif self._forking:
             self._using.release()
+
+
+def _routes(batch: Iterable[Kept | threading.Event]) -> list[Kept]:
+    return [each for each in batch if isinstance(each, Kept)]
 
 
 _ledgers: WeakSet[Ledger] = WeakSet()

@@ -12,8 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from krouter.ledger_schema import MIGRATIONS, NewerVersion, insert, migrate, rows_of, version_of
-from krouter.route import Route
+from krouter.ledger_journal import Kept, NewerLine, left_over
+from krouter.ledger_schema import (
+    MIGRATIONS,
+    NewerVersion,
+    give_file_id,
+    insert,
+    migrate,
+    rows_of,
+    version_of,
+)
 
 DAY = 86_400.0
 MEGABYTE = 1_000_000
@@ -44,20 +52,25 @@ def open_file(path: Path) -> sqlite3.Connection:
 
 class LedgerFile:
     """`now` gives epoch seconds. Opened when it is first needed, and again when the file at
-    `path` is another one."""
+    `path` is another one. A corrupt one is set aside, unless `replaces` is false."""
 
     def __init__(
-        self, path: Path, now: Callable[[], float], connect: Connect | None = None
+        self,
+        path: Path,
+        now: Callable[[], float],
+        connect: Connect | None = None,
+        replaces: bool = True,
     ) -> None:
         self.path = path
+        self._replaces = replaces
         self._now, self._connect = now, connect or open_file
         self._db: sqlite3.Connection | None = None
         self._inode: Inode | None = None
         self._tidied: float | None = None
         self._bounds = (0, 0)
 
-    def write(self, routes: Iterable[Route]) -> list[str]:
-        """All in one transaction; why those that could not be encoded could not.
+    def write(self, routes: Iterable[Kept]) -> list[str]:
+        """All in one transaction; why those that could not be kept could not.
 
         Raises Trouble, and then none of them is written.
         """
@@ -67,6 +80,21 @@ class LedgerFile:
             refused = [problem for route in routes if (problem := _write(db, route))]
             db.execute("COMMIT")
             return refused
+
+    def adopt(self) -> list[str]:
+        """Takes in what processes that have ended had put and not written; why some of it cannot
+        be kept. Raises Trouble, and what is not taken in stays."""
+        refused: list[str] = []
+        with self._guard():
+            for left in left_over(self.path):
+                try:
+                    kept, unread = left.kept()
+                except NewerLine:
+                    continue
+                refused += self.write(kept) if kept else []
+                refused += ["a line of a journal cannot be read"] * unread
+                left.remove()
+        return refused
 
     def tidy(self, days: int, megabytes: int) -> bool:
         """Deletes a few of the requests that are too old or too many, the oldest first, and gives
@@ -107,7 +135,8 @@ class LedgerFile:
             yield
         except (sqlite3.Error, OSError, NewerVersion) as error:
             self.let_go()
-            if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            is_corrupt = _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+            if is_corrupt and self._replaces:
                 raise self._set_aside() from error
             raise Trouble(f"The ledger {self.path} is not written: {_explain(error)}.") from error
 
@@ -143,14 +172,13 @@ class LedgerFile:
         return Trouble(f"{said}; it is kept as {aside}, and a new one is begun.", may_pass=True)
 
 
-def _write(db: sqlite3.Connection, route: Route) -> str:
+def _write(db: sqlite3.Connection, kept: Kept) -> str:
     """Why the route cannot be kept, whatever the state of the file; empty if it was."""
     try:
-        rows = rows_of(route)
+        rows = rows_of(kept.route, kept.encoded)
     except Exception as error:  # of whatever kind: it must not keep the others waiting
         return f"{type(error).__name__}: {error}"
-    insert(db, rows)
-    return ""
+    return "" if insert(db, rows) else f"another one has its id {kept.route.id} already"
 
 
 def _prepare(db: sqlite3.Connection) -> None:
@@ -163,14 +191,16 @@ def _prepare(db: sqlite3.Connection) -> None:
     db.execute("PRAGMA synchronous = NORMAL")
     db.execute(f"PRAGMA journal_size_limit = {WAL_BYTES}").fetchall()
     migrate(db)
+    give_file_id(db)
 
 
 def _create(path: Path) -> None:
     """An empty file that only its owner may read, where there is none. One that is there is not
-    opened here: closing it would let go of the locks that this process holds on it."""
+    opened here: closing it would let go of the locks that this process holds on it. A link to
+    nothing yet is followed."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _inode(path: Path) -> Inode | None:

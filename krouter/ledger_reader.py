@@ -1,20 +1,24 @@
 """The ledger as it is read, by any process and while it is written.
 
 Every call opens the file, read-only, and closes it again: nothing that reads holds up what writes,
-and a file that was set aside is not read on.
+and a file that was set aside is not read on. Only what a process that has ended left unwritten is
+taken in first, where that can be done.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from krouter.ledger_schema import MIGRATIONS, version_of
+from krouter.ledger_file import LedgerFile, Trouble
+from krouter.ledger_journal import has_left_over
+from krouter.ledger_schema import MIGRATIONS, file_id, version_of
 from krouter.problems import did_you_mean
 from krouter.records import VERSION, RecordError, decode
 from krouter.route import REASONS, End, Route
@@ -106,11 +110,30 @@ class UsageRow:
     """Of the wasted attempts, those that are not in the cost."""
 
 
+class Cursor(int):
+    """How far a ledger was read, and which file that was, 0 where that is not known."""
+
+    file: int = 0
+
+    @classmethod
+    def of(cls, number: int, file: int) -> Cursor:
+        cursor = cls(number)
+        cursor.file = file
+        return cursor
+
+    def follows(self, other: int) -> bool:
+        """Whether `other` was a place in the same file."""
+        file = other.file if isinstance(other, Cursor) else 0
+        return other <= self and (not file or file == self.file)
+
+
 class LedgerReader:
     """Raises LedgerError, when it is made and from every call, where the file cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        if has_left_over(path):
+            _take_in(path)
         with self._open():
             pass
 
@@ -138,7 +161,8 @@ class LedgerReader:
 
     def after(self, cursor: int, filter: Filter = ALL) -> tuple[list[Row], int]:
         """Those written since, and the cursor to go on from. A ledger that has begun anew since
-        is read from its start."""
+        is read from its start; whether it has, a cursor that is a plain number can tell only
+        where there are fewer requests than it says."""
         where, values = _where(filter)
         query = (
             f"SELECT {_ROW} FROM requests r WHERE {where} AND number > ? AND number <= ?"  # noqa: S608
@@ -146,8 +170,8 @@ class LedgerReader:
         )
         with self._open() as db:
             last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
-            newest = last[0] if last else 0
-            start = cursor if cursor <= newest else 0
+            newest = Cursor.of(last[0] if last else 0, file_id(db))
+            start = cursor if newest.follows(cursor) else 0
             found = db.execute(query, (*values, start, newest)).fetchall()
         return [_row(each) for each in found], newest
 
@@ -305,6 +329,13 @@ def _status(status: str) -> tuple[str, list[Any]]:
 
 def _tried(test: str) -> str:
     return f"EXISTS (SELECT 1 FROM attempts WHERE request = r.number AND {test})"  # noqa: S608
+
+
+def _take_in(path: Path) -> None:
+    file = LedgerFile(path, time.time, replaces=False)
+    with suppress(Trouble):
+        file.adopt()
+    file.close()
 
 
 def _combo_text(db: sqlite3.Connection, digest: str) -> bytes | None:

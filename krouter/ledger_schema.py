@@ -8,12 +8,13 @@ the requests that are left began later.
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any
 
-from krouter.records import VERSION, encode
+from krouter.records import VERSION, Encoded, encode
 from krouter.route import Attempt, Route, total_usage
 
 HOUR = 3600.0
@@ -67,6 +68,22 @@ def version_of(db: Connection) -> int:
     return int(db.execute("PRAGMA user_version").fetchone()[0])
 
 
+def file_id(db: Connection) -> int:
+    """Which file it is: another one than that which stood in its place before. 0 where it is not
+    known."""
+    return int(db.execute("PRAGMA application_id").fetchone()[0])
+
+
+def give_file_id(db: Connection) -> None:
+    """A random one, where it has none. Raises sqlite3.Error."""
+    if file_id(db):
+        return
+    db.execute("BEGIN IMMEDIATE")
+    if not file_id(db):
+        db.execute(f"PRAGMA application_id = {1 + secrets.randbelow(2**31 - 1)}")
+    db.execute("COMMIT")
+
+
 def migrate(db: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
     """Leads the tables to the newest version, all steps or none. `db` opens no transactions by
     itself. Raises NewerVersion, and sqlite3.Error."""
@@ -110,6 +127,7 @@ INSERT_COMBO = (
     "INSERT INTO combos (digest, last, text) VALUES (?, ?, ?)"
     " ON CONFLICT (digest) DO UPDATE SET last = excluded.last WHERE excluded.last > last"
 )
+SAME = "SELECT 1 FROM requests JOIN records ON request = number WHERE id = ? AND record = ?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +140,10 @@ class Rows:
     combos: list[tuple[str, float, bytes]]
 
 
-def rows_of(route: Route) -> Rows:
-    """Raises TypeError, ValueError or OverflowError where a route cannot be kept."""
-    record, combos = encode(route)
+def rows_of(route: Route, encoded: Encoded | None = None) -> Rows:
+    """`encoded` is the route where that is known. Raises TypeError, ValueError or OverflowError
+    where a route cannot be kept."""
+    record, combos = encoded or encode(route)
     last = math.ceil(route.began / HOUR) * HOUR
     return Rows(
         _checked(_request(route)),
@@ -134,17 +153,19 @@ def rows_of(route: Route) -> Rows:
     )
 
 
-def insert(db: Connection, rows: Rows) -> None:
-    """Into every table, or into none where the request is there already. Raises sqlite3.Error."""
+def insert(db: Connection, rows: Rows) -> bool:
+    """Into every table, or into none where its id is there already; false where that is the id
+    of another request. Raises sqlite3.Error."""
     done = db.execute(INSERT_REQUEST, rows.request)
     if done.rowcount < 1:
-        return
+        return db.execute(SAME, (rows.request[0], rows.record)).fetchone() is not None
     number = done.lastrowid
     db.execute(INSERT_RECORD, (number, VERSION, rows.record))
     for attempt in rows.attempts:
         db.execute(INSERT_ATTEMPT, (number, *attempt))
     for combo in rows.combos:
         db.execute(INSERT_COMBO, combo)
+    return True
 
 
 def _checked(values: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -159,6 +159,8 @@ class House:
             now=self._now,
         )
         self.router.books.append(self._keep)
+        if kept.enabled:
+            ledger.begin()
         return ledger
 
     def _keep(self, route: Route) -> None:

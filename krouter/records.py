@@ -1,6 +1,7 @@
 """A route as it is kept: JSON, with each combo beside it once, under the digest of its text.
 
-`decode(encode(route))` is the route again, and `rebuild` gives the very order it was sent in.
+`decode(encode(route))` is the route again, but for what of its combos no order follows from, and
+`rebuild` gives the very order it was sent in.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-from cachetools import LRUCache
 from pydantic import BaseModel, ValidationError
 
 from krouter.combos import Combo, Entry
@@ -23,15 +23,20 @@ from krouter.settings import RoutingSettings
 VERSION = 1
 """Of this form; a reader refuses what is newer."""
 
-_texts: LRUCache[int, tuple[Combo, str, bytes]] = LRUCache(256)
+Encoded = tuple[bytes, dict[str, bytes]]
+"""The JSON of a route, and that of the combos in it by their digests."""
+
+MOST_TEXTS = 256
+_texts: dict[int, tuple[Combo, str, bytes]] = {}
+"""By the identity of a combo. Without a lock, which a forked process might find held for ever."""
 
 
 class RecordError(ValueError):
     """A record that cannot be read; the message says why."""
 
 
-def encode(route: Route) -> tuple[bytes, dict[str, bytes]]:
-    """The JSON of a route, and that of the combos in it by their digests."""
+def encode(route: Route) -> Encoded:
+    """Raises TypeError and ValueError where a route cannot be kept."""
     combos: dict[str, bytes] = {}
 
     def plain(value: Any) -> Any:
@@ -42,7 +47,7 @@ def encode(route: Route) -> tuple[bytes, dict[str, bytes]]:
         if isinstance(value, RoutingSettings):
             return value.model_dump()
         if isinstance(value, Entry):
-            return value.model_dump(mode="json", by_alias=True, exclude_unset=True)
+            return _plain_entry(value)
         if isinstance(value, MappingProxyType):
             return dict(value)
         raise TypeError(f"{type(value).__name__} cannot be kept in a record")
@@ -79,10 +84,35 @@ def _text(combo: Combo) -> tuple[str, bytes]:
     known = _texts.get(id(combo))
     if known is not None and known[0] is combo:
         return known[1:]
-    text = combo.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    text = msgspec.json.encode(_plain_combo(combo))
     digest = blake2b(text, digest_size=12).hexdigest()
+    if len(_texts) >= MOST_TEXTS:
+        _texts.clear()
     _texts[id(combo)] = combo, digest, text
     return digest, text
+
+
+_ORDERING = {"name", "strategy", "sticky_limit", "judge", "stream_guard", "on_too_large"} | {
+    *("on_refusal", "timeouts", "retries")
+}
+"""What of a combo an order and its walk follow from, beside its entries. What people write to each
+other stays out, and so does all that is sent: it may hold credentials, and text."""
+_OF_ENTRY = {"model", "weight", "accounts", "reads", "context_window", "timeouts"}
+
+
+def _plain_combo(combo: Combo) -> dict[str, Any]:
+    plain = _dumped(combo, _ORDERING)
+    return plain | {"models": list(map(_plain_entry, combo.models))}
+
+
+def _plain_entry(entry: Entry) -> dict[str, Any]:
+    """Of the parameters their names alone are kept."""
+    plain = _dumped(entry, _OF_ENTRY)
+    return plain | ({"params": dict.fromkeys(entry.params)} if entry.params else {})
+
+
+def _dumped(part: BaseModel, fields: set[str]) -> dict[str, Any]:
+    return part.model_dump(mode="json", by_alias=True, exclude_unset=True, include=fields)
 
 
 def _combo(text: bytes | None, digest: str) -> Combo:

@@ -6,6 +6,7 @@ import asyncio
 import fnmatch
 import secrets as entropy
 import time
+from base64 import b32encode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -54,8 +55,9 @@ class Destination:
 
 
 def new_route_id() -> str:
-    """16 characters that sort by time to the millisecond, then random."""
-    return f"{int(time.time() * 1000):011x}{entropy.token_hex(3)[:5]}"
+    """19 characters: 11 that sort by time to the millisecond, then 40 random bits."""
+    chance = b32encode(entropy.token_bytes(5)).decode().lower()
+    return f"{int(time.time() * 1000):011x}{chance}"
 
 
 def resolve(name: str, world: World) -> Destination:

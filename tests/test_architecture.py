@@ -26,7 +26,7 @@ LAYERS = (
     ("pool", "route"),
     ("world", "records", "arguments", "shapes", "metrics"),
     ("answer", "attempt", "standing", "poller"),
-    ("ledger", "ledger_file", "ledger_reader", "ledger_schema"),
+    ("ledger", "ledger_file", "ledger_journal", "ledger_reader", "ledger_schema"),
     ("lineup",),
     ("progress", "bounds"),
     ("sendable", "no_answer"),

@@ -135,7 +135,8 @@ def test_only_its_owner_may_read_it(path: Path) -> None:
     with bench(path) as it:
         it.keep(made("id"))
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
-    assert modes == {"ledger.db": 0o600, "ledger.db-wal": 0o600, "ledger.db-shm": 0o600}
+    assert {"ledger.db", "ledger.db-wal", "ledger.db-shm"} < set(modes)
+    assert set(modes.values()) == {0o600}
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
 
 
@@ -534,7 +535,7 @@ def writer(path: Path, prefix: str, number: int) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def test_a_killed_process_loses_nothing_it_has_written(path: Path) -> None:
+def test_a_killed_process_loses_nothing_that_was_put(path: Path) -> None:
     with writer(path, "k", 0) as process:
         assert process.stdout
         lines = []
@@ -545,7 +546,7 @@ def test_a_killed_process_loses_nothing_it_has_written(path: Path) -> None:
     written = [line.split()[1] for line in lines if line.startswith("written")]
     put = [line.split()[1] for line in lines if line.startswith("put")]
     found = ids(LedgerReader(path).requests(limit=10**6))
-    assert found == put[: len(found)]
+    assert found in (put, put[:-1])
     assert len(found) >= int(written[-1][1:])
     assert LedgerReader(path).route(found[-1]).id == found[-1]
     with bench(path) as it:

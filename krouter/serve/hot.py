@@ -106,12 +106,14 @@ class Endpoint:
         try:
             if answer.relay is None:
                 hangup.stop()
+                answer.book()  # before the caller has it all, so that no crash in between loses it
                 await send_whole(send, answer)
                 return
             await send(_start(answer))
             while piece := await answer.relay.next():
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             hangup.stop()
+            answer.book()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             await answer.close()

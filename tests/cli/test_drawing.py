@@ -182,4 +182,4 @@ def test_the_vision_adapter_is_named() -> None:
 def test_a_cost_that_is_known_in_part_only() -> None:
     shown = drawn(mixed())
     assert "18,100 in, 1,021 out; $0.0200 + 2 unpriced" in shown
-    assert "waste    3 attempts, 9,000 in, 700 out; $0.0200 + 1 unpriced, never seen by the" in shown
+    assert "waste    3 attempts, 9,000 in, 700 out; $0.0200 + 1 unpriced, never" in shown

@@ -143,6 +143,16 @@ def test_attempts_records_ledger_and_metrics_agree_under_random_faults(tmp_path:
         assert told["wasted"] > 50
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_route_is_booked_before_its_reply_ends(tmp_path: Path, stream: bool) -> None:
+    """So that a process that is killed thereafter has lost nothing that was answered."""
+    with Krouter(tmp_path, ledger=True, combos={"demo": {"models": ["demo/hello"]}}) as krouter:
+        body = {"model": "demo", "stream": stream, "messages": [{"role": "user", "content": "hi"}]}
+        for _ in range(30):
+            assert krouter.http.post("/v1/chat/completions", json=body).status_code == 200
+            assert krouter.router.routes[-1].ended is not None
+
+
 def test_every_record_gives_its_orders_again_and_only_known_reasons(tmp_path: Path) -> None:
     with Upstream() as upstream:
         settings, env = setting(upstream)
