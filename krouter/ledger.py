@@ -120,8 +120,10 @@ class Ledger:
         in trouble is tried again at once."""
         if not self._backlog and not self._under_way and self._owner != getpid():
             return True
-        mark = threading.Event()
         self._start()
+        if self._owner != getpid():
+            return False
+        mark = threading.Event()
         self._backlog.append(mark)
         self._bell.put(None)
         return mark.wait(timeout)
@@ -158,8 +160,10 @@ class Ledger:
         return _routes((*self._under_way, *self._backlog.copy()))
 
     def _start(self) -> None:
+        """A thread begun as the program ends could die holding a lock of Python's own; what is put
+        then stays in the journal."""
         with self._starting:
-            if self._owner == getpid():
+            if self._owner == getpid() or not threading.main_thread().is_alive():
                 return
             self._bell = SimpleQueue()
             self._idle = self._stopping = False
