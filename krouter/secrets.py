@@ -64,7 +64,7 @@ async def run_command(command: str, env: Mapping[str, str]) -> tuple[int, bytes]
     finally:
         if process.returncode is None:
             _kill(process)
-            await process.wait()
+            await process.communicate()  # until its pipes are closed as well
     return process.returncode or 0, output
 
 

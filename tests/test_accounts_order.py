@@ -45,7 +45,7 @@ def test_zenith_leaves_an_account_that_fails(
     krouter.ask(dialect, "daily")
     krouter.ask(dialect, "daily", messages=says("another"))
     assert used(upstream) == "abb"
-    shown = krouter.last_route["accounts"]["one/m"]
+    shown = krouter.last_route["accounts"]["1 one/m"]
     assert [each["account"] for each in shown] == ["b", "a"]
     assert shown[0]["score"] > shown[1]["score"]
     assert "answered, first byte" in shown[0]["reason"]
@@ -57,7 +57,7 @@ def test_zenith_looks_at_the_quota(start: Start, upstream: Upstream) -> None:
     assert krouter.http.post("/api/quota", json=figure).status_code == 200
     krouter.chat("daily")
     assert used(upstream) == "b"
-    assert "10% left" in krouter.last_route["accounts"]["one/m"][1]["reason"]
+    assert "10% left" in krouter.last_route["accounts"]["1 one/m"][1]["reason"]
 
 
 def test_fill_first_goes_by_priority_whatever_failed(start: Start, upstream: Upstream) -> None:
@@ -165,7 +165,7 @@ def test_without_a_name_a_conversation_is_its_beginning(start: Start, upstream: 
     krouter.chat("daily", messages=says("hello"))
     assert used(upstream) == "abba"
     reason = "serves this conversation"
-    assert reason in krouter.router.routes[-2].as_json()["accounts"]["one/m"][0]["reason"]
+    assert reason in krouter.router.routes[-2].as_json()["accounts"]["1 one/m"][0]["reason"]
 
 
 def test_it_leaves_an_account_that_fails(start: Start, upstream: Upstream) -> None:
