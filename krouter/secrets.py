@@ -56,9 +56,7 @@ class SecretRef:
 
 async def run_command(command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
     """Exit status and standard output of a shell command; TimeoutError after 10 s."""
-    process = await asyncio.create_subprocess_shell(
-        command, stdin=DEVNULL, stdout=PIPE, stderr=DEVNULL, env=dict(env), start_new_session=True
-    )
+    process = await _started(command, env)
     try:
         output, _ = await asyncio.wait_for(process.communicate(), COMMAND_LIMIT)
     finally:
@@ -66,6 +64,27 @@ async def run_command(command: str, env: Mapping[str, str]) -> tuple[int, bytes]
             _kill(process)
             await process.communicate()  # until its pipes are closed as well
     return process.returncode or 0, output
+
+
+async def _started(command: str, env: Mapping[str, str]) -> Process:
+    """Cancelled while the process begins, it is ended all the same."""
+    beginning = asyncio.ensure_future(
+        asyncio.create_subprocess_shell(
+            command,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=DEVNULL,
+            env=dict(env),
+            start_new_session=True,
+        )
+    )
+    try:
+        return await asyncio.shield(beginning)
+    except asyncio.CancelledError:
+        process = await beginning
+        _kill(process)
+        await process.communicate()
+        raise
 
 
 def _kill(process: Process) -> None:

@@ -186,8 +186,7 @@ def test_forked_workers_that_end_at_once_lose_nothing(path: Path) -> None:
         children.append(child)
     assert [os.waitpid(child, 0)[1] for child in children] == [0] * 8
     assert ledger.close(WAIT)
-    with closing(sqlite3.connect(path)) as db:
-        ids = {id for (id,) in db.execute("SELECT id FROM requests")}
+    ids = {row.id for row in LedgerReader(path).requests(limit=99)}
     assert ids == {"parent", *(f"child-{number}" for number in range(8))}
     assert (said.empty(), journals(path)) == (True, [])
 
