@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from krouter.dialects.base import Dialect
@@ -29,6 +30,8 @@ class Answer:
     body: bytes = b""
     relay: Relay | None = None
     on_close: Callable[[], None] = _nothing
+    event: Callable[[], bytes] = bytes
+    """Makes an error an event, for a caller whose stream has begun."""
     route: Route | None = None
 
     def book(self) -> None:
@@ -60,8 +63,11 @@ def error_answer(
     headers: Headers | None = None,
 ) -> Answer:
     """An error in the caller's dialect. `told` is the provider's own error body."""
-    body = dialect.error_body(status, message, notes or {}, told)
-    return Answer(status, [*(headers or []), ("content-type", "application/json")], body)
+    notes = notes or {}
+    body = dialect.error_body(status, message, notes, told)
+    answer = Answer(status, [*(headers or []), ("content-type", "application/json")], body)
+    answer.event = partial(dialect.error_event, status, message, notes)
+    return answer
 
 
 def stamps(route: Route) -> Headers:

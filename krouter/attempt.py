@@ -13,17 +13,17 @@ from krouter.answer import Answer, described
 from krouter.blot import blotted, blotted_text
 from krouter.board import Board, Ticket
 from krouter.body import Body
+from krouter.combos import StreamGuard
 from krouter.dialects.base import Kind, Tracker
-from krouter.dialects.needs import has_images
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
-from krouter.errortext import ErrorText, read_error, without_echo
-from krouter.features import Feature, named_in, names_image_rejection, refuses_images_itself
-from krouter.headers import to_caller
+from krouter.errortext import ErrorText, read_error
+from krouter.features import Feature, refuses_images_itself
+from krouter.headers import stream_to_caller, to_caller
 from krouter.pool import Pool
+from krouter.refusals import kept_detail, refused_features, refuses_images
 from krouter.route import Attempt, End, Route
 from krouter.settings import Timeouts
-from krouter.stream import Relay
-from krouter.vocabulary import known_code
+from krouter.stream import MOST_HELD, Relay
 from krouter.wire import Headers, Incoming, Wire, WireError
 
 MOST_REPLY = 64 << 20
@@ -32,10 +32,6 @@ MOST_ERROR = 1 << 20
 ERROR_SECONDS = 5.0
 """How long to wait for the body of an error whose status has come."""
 CALLER_GONE_ROW = 1
-LONG_NAME = 16
-MOST_DETAIL = 2000
-"""Characters of a provider's words that a route keeps."""
-
 
 _log = logging.getLogger("krouter")
 
@@ -90,6 +86,8 @@ class Trial:
     session: str = ""
     secrets: frozenset[str] = frozenset()
     """What must not come back: the credentials that the request has used or carried."""
+    guard: StreamGuard = "off"
+    """How much of a stream must have come before the caller gets any of it."""
     callers_own: bool = False
     """The credential is the caller's: what befalls it says nothing about other callers."""
 
@@ -216,49 +214,78 @@ class Trial:
         return Body.parse(body.edited(params)) if params else body
 
     async def _primed(
-        self, reply: Incoming, relay: Relay, first: asyncio.Timeout, *others: asyncio.Timeout
+        self,
+        reply: Incoming,
+        relay: Relay,
+        first: asyncio.Timeout,
+        token: asyncio.Timeout,
+        attempt: asyncio.Timeout,
     ) -> Answer | Failed:
         if not 200 <= reply.status < 300:
             self._first_byte()
-            return await self._refused(reply, first, *others)
-        if _is_json(reply.headers):
-            return await self._not_streamed(reply)
+            return await self._refused(reply, first, token, attempt)
 
         def first_byte() -> None:
             first.reschedule(None)
             self._first_byte()
 
-        wants_content = self.limits.timeouts.first_token is not None
-        await relay.prime(first_byte, _has_content if wants_content else _has_started)
+        limited = self.limits.timeouts.first_token is not None
+        waits = limited or self.guard != "off"
+        await relay.prime(first_byte, _has_content if waits else _has_started)
+        token.reschedule(None)
+        if relay.primed and self._holds(relay.tracker) and not await relay.hold():
+            self.route.notes.append(f"more than {MOST_HELD >> 20} MiB were not held back")
         return self._unusable(relay, reply) or self._streamed(relay, reply)
 
-    async def _not_streamed(self, reply: Incoming) -> Failed:
-        """A JSON body in place of a stream: an error inside a 200, or else no answer."""
-        raw = await reply.read(MOST_ERROR)
-        self._first_byte()
-        reading = self.call.dialect.read_reply(raw)
-        self.note.usage = reading.usage
-        if reading.kind is Kind.ERROR:
-            return self._failed_inside(reading.error)
-        return self._failed(Fault.GARBAGE, "JSON in place of an event stream")
+    def _holds(self, tracker: Tracker) -> bool:
+        """Whether all of a stream is to come first: its guard says so, or it has ended with nothing
+        in it and may yet be wanted, in case no other entry answers."""
+        return self.guard == "full" or self._is_hollow(tracker)
+
+    def _is_hollow(self, tracker: Tracker) -> bool:
+        """A guard waits for content, unless no other entry is left to give any."""
+        return self.guard != "off" and not tracker.has_content and not self.last
 
     def _unusable(self, relay: Relay, reply: Incoming) -> Failed | None:
-        """Why a stream that could not be primed failed; None for one that could."""
+        """Why a stream of which the caller has nothing yet failed; None for one that can go on."""
         tracker = relay.tracker
-        if relay.primed:
-            return None
+        if relay.primed and not (self.guard == "full" and (relay.broken or tracker.error)):
+            return self._hollow(relay, reply) if self._is_hollow(tracker) else None
         if tracker.error:
             return self._failed_with(tracker.error_status, reply.headers, tracker.error)
         if relay.fault is not None:
             return self._failed(relay.fault, relay.detail)
-        if tracker.malformed and not tracker.started:
+        if tracker.started:
+            return self._failed(Fault.CUT, "the stream ended before its time")
+        if tracker.malformed:
             return self._failed(Fault.GARBAGE, "the first event is not of this dialect")
-        return self._failed(Fault.CUT, "the stream ended before it had begun")
+        return self._not_streamed(relay.body)
+
+    def _hollow(self, relay: Relay, reply: Incoming) -> Failed:
+        """A stream that is whole and says nothing: the caller's, if nothing else can be had."""
+        failed = self._failed(Fault.EMPTY, "")
+        relay.closing = lambda: self.call.dialect.ending(relay.tracker)
+        headers = stream_to_caller(reply.headers, *self.secrets)
+        failed.held = Answer(reply.status, headers, b"", relay)
+        return failed
+
+    def _not_streamed(self, raw: bytes) -> Failed:
+        """No event has come: a JSON body in place of a stream, which may tell of an error, or
+        nothing."""
+        reading = self.call.dialect.read_reply(raw)
+        self.note.usage = reading.usage
+        match reading.kind:
+            case Kind.ERROR:
+                return self._failed_inside(reading.error)
+            case Kind.GARBAGE:
+                return self._failed(Fault.CUT, "the stream ended before it had begun")
+        return self._failed(Fault.GARBAGE, "JSON in place of an event stream")
 
     def _streamed(self, relay: Relay, reply: Incoming) -> Answer:
+        self._note_dropped(reply)
         self.route.name_dropped()
         relay.closing = lambda: self._closing(relay)
-        headers = to_caller(reply.headers, *self.secrets)
+        headers = stream_to_caller(reply.headers, *self.secrets)
         return Answer(reply.status, headers, b"", relay, lambda: self._stream_over(relay, reply))
 
     def _closing(self, relay: Relay) -> bytes:
@@ -267,7 +294,7 @@ class Trial:
             return self.call.dialect.ending(relay.tracker) if relay.tracker.complete else b""
         verdict = self._failed(relay.fault or Fault.CUT, relay.detail).verdict
         notes = {"krouter_route": self.route.id}
-        return self.call.dialect.error_event(verdict.status, verdict.message, notes)
+        return self.call.dialect.error_event(verdict.status, verdict.message, notes, relay.tracker)
 
     def _stream_over(self, relay: Relay, reply: Incoming) -> None:
         """Books how a stream ended, and gives the ticket back whatever happens."""
@@ -306,35 +333,15 @@ class Trial:
         """A failure the provider has told of in its own words, credentials blotted out."""
         text, told = read_error(blotted(raw, self.secrets))
         lowered = {name.lower(): value for name, value in headers}
-        refuses_images = self._refuses_images(text)
-        features = self._refused_features(text) if status in (400, 422) else ()
-        evidence = Evidence(status, text, None, lowered, told, refuses_images, bool(features))
+        blind = refuses_images(text, self.call)
+        features = refused_features(text, self.call) if status in (400, 422) else ()
+        evidence = Evidence(status, text, None, lowered, told, blind, bool(features))
         failed = self._noted(evidence, lock=True)
         failed.features = features
-        if refuses_images:
+        if blind:
             failed.own_words = refuses_images_itself(text.message, self.call.body.raw)
         failed.told, failed.headers = told, to_caller(headers, *self.secrets)
         return failed
-
-    def _refuses_images(self, text: ErrorText) -> bool:
-        """Whether the model takes no images, and the request holds some. What a provider quotes of
-        the request does not count."""
-        if not names_image_rejection(text.message):
-            return False
-        own_words = without_echo(text.message, self.call.body.raw)
-        return names_image_rejection(own_words) and has_images(
-            self.call.dialect.name, self.call.body
-        )
-
-    def _refused_features(self, text: ErrorText) -> tuple[Feature, ...]:
-        """Those the provider names itself: what it merely quotes of the request does not count. A
-        name so long that it counts as a quote is always the provider's."""
-        dialect = self.call.dialect.name
-        named = named_in(text, dialect)
-        if not named:
-            return ()
-        own = named_in(without_echo(text.message, self.call.body.raw), dialect)
-        return tuple(f for f in named if f in own or len(f.word or f.name) >= LONG_NAME)
 
     def _failed_inside(self, raw: bytes) -> Failed:
         """An error inside a 200: the provider's words, but no status of its own."""
@@ -353,21 +360,13 @@ class Trial:
         verdict = classify(evidence, self.call.body.raw, self.board.now())
         self._end(verdict.failure)
         self.note.row, self.note.status = verdict.row, evidence.status
-        self.note.detail = self._detail(evidence)
+        self.note.detail = kept_detail(evidence, whole=self.route.request is not None)
         if lock and not self.callers_own:
             self.note.lock = self.board.fail(self.ticket, verdict)
             if self.note.lock and verdict.lock:
                 self.note.locked = verdict.lock.scope.replace("+", " and ")
             self.pool.health.fail(self.ticket.provider, self.ticket.account, verdict.failure)
         return Failed(verdict, secret=self.target.secret)
-
-    def _detail(self, evidence: Evidence) -> str:
-        """What the route keeps of an error. A provider's words may quote the conversation or a
-        credential: unless the settings keep them, only an error code that is known is taken."""
-        text, fault = evidence.text, str(evidence.fault or "")
-        if self.route.request is not None:
-            return (text.message or fault)[:MOST_DETAIL]
-        return known_code(text.code) or known_code(text.type) or fault
 
     def _first_byte(self) -> None:
         self.note.first_byte = self.board.now()
@@ -391,8 +390,3 @@ def _has_content(tracker: Tracker) -> bool:
 
 def _is_sound(tracker: Tracker) -> bool:
     return not tracker.error and (tracker.complete or not tracker.closed)
-
-
-def _is_json(headers: Headers) -> bool:
-    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
-    return kind.partition(";")[0].strip().lower() == "application/json"

@@ -38,6 +38,8 @@ Medium = Literal["image", "pdf", "audio", "video"]
 Need = Literal["image", "pdf", "audio", "video", "tools", "stream"]
 StrategyName = Literal["fallback", "priority", "round-robin", "fusion"]
 
+StreamGuard = Literal["off", "first", "full"]
+
 STRATEGIES: tuple[str, ...] = get_args(StrategyName)
 OTHER_STRATEGIES = """
     auto cache-optimized context context-optimized context-relay cost-optimized debate fill-first
@@ -253,7 +255,7 @@ class Combo(_Part):
     fusion_tuning: FusionTuning = Field(
         default=FusionTuning(), description="Quorum, waiting and judging of a fusion."
     )
-    stream_guard: Literal["off", "first", "full"] = Field(
+    stream_guard: StreamGuard = Field(
         default="off",
         description="How much of a stream is held back so that it can still fall over.",
     )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from urllib.parse import unquote
 
 from krouter.keys import PREFIX
 from krouter.wire import Headers
@@ -44,6 +45,8 @@ _NOT_RETURNED = _HOP | {
 _RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
 _OURS = "x-krouter-"
 _KEY = re.compile(rf"(?<![\w-]){re.escape(PREFIX)}[\w-]{{32,}}")
+_EVENT_STREAM = "text/event-stream"
+EVENT_STREAM = ("content-type", f"{_EVENT_STREAM}; charset=utf-8")
 # Whether a web page may read a reply is for krouter's own settings to say.
 _SAID_BY_KROUTER = (_OURS, "access-control-", *_RATE_LIMITS)
 
@@ -58,11 +61,13 @@ def to_provider(headers: Headers) -> Headers:
     ]
 
 
-def query_to_provider(query: str) -> str:
-    """The caller's query that goes on."""
-    if PREFIX not in query:
+def query_to_provider(query: str, dropped: Collection[str] = ()) -> str:
+    """The caller's query that goes on, less what is `dropped` by name."""
+    if PREFIX not in query and not dropped:
         return query
-    return "&".join(part for part in query.split("&") if not _holds_key(part))
+    parts = query.split("&")
+    kept = (part for part in parts if unquote(part.partition("=")[0]) not in dropped)
+    return "&".join(part for part in kept if not _holds_key(part))
 
 
 def _holds_key(value: str) -> bool:
@@ -81,6 +86,14 @@ def to_caller(headers: Headers, *secrets: str | None) -> Headers:
         and not name.startswith(_SAID_BY_KROUTER)
         and not any(secret and secret in value for secret in secrets)
     ]
+
+
+def stream_to_caller(headers: Headers, *secrets: str | None) -> Headers:
+    """The same of an event stream, which says that it is one even where the provider does not."""
+    passed = to_caller(headers, *secrets)
+    if any(n == "content-type" and v.lower().startswith(_EVENT_STREAM) for n, v in passed):
+        return passed
+    return [*(pair for pair in passed if pair[0] != "content-type"), EVENT_STREAM]
 
 
 def _named_by_connection(headers: Iterable[tuple[str, str]]) -> set[str]:

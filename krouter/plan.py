@@ -117,9 +117,9 @@ class _Place:
 
 
 def make_plan(given: Snapshot) -> Plan:
-    """The order of one request. Raises NotBuilt for a strategy or a guard that cannot be run."""
+    """The order of one request. Raises NotBuilt for a strategy that cannot be run."""
     combo, routing, needs = given.combo, given.routing, given.needs
-    strategy = runnable(combo, routing, given.stream)
+    strategy = runnable(combo, routing)
     listed = _listed(given, strategy)
     groups = _split(listed, needs)
     split = list(chain.from_iterable(groups))
@@ -136,13 +136,11 @@ def make_plan(given: Snapshot) -> Plan:
     return Plan(given, tuple(steps), tuple(switches))
 
 
-def runnable(combo: Combo, routing: RoutingSettings, stream: bool) -> Strategy:
-    """The combo's strategy. Raises NotBuilt where it, or the combo's guard, cannot be run."""
+def runnable(combo: Combo, routing: RoutingSettings) -> Strategy:
+    """The combo's strategy. Raises NotBuilt where it cannot be run."""
     strategy = strategy_of(combo, routing)
     if strategy.order is None:
         raise NotBuilt(f"the combo {combo.name!r} uses {strategy.name} ({strategy.title})")
-    if stream and combo.stream_guard != "off":
-        raise NotBuilt(f'the combo {combo.name!r} sets "streamGuard": "{combo.stream_guard}"')
     return strategy
 
 

@@ -69,7 +69,9 @@ class Splitter:
             return []
         if not rest.strip(b"\r\n"):
             return [Event(rest, b"", None)]
-        ended = rest + (b"\n" if rest.endswith(b"\n") else b"\n\n")
+        ended = rest
+        if not rest.endswith((b"\r\r", b"\n\r")):  # a blank line already, once no LF follows
+            ended += b"\n" if rest.endswith(b"\n") else b"\n\n"
         return [_parse_any(ended)] if self._begun else self._first([ended], b"")
 
     def _grow(self, size: int) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from functools import partial
+from itertools import dropwhile
 from typing import Any
 
 from krouter.blot import blotted
@@ -20,6 +21,9 @@ DRAIN_SECONDS = 0.5
 
 MOST_IDLE = 64 << 10
 """Bytes of comments and pings kept while waiting for the first event."""
+
+MOST_HELD = 64 << 20
+"""Bytes of a stream held back; what grows beyond goes on as it comes."""
 
 
 class Silence(Exception):
@@ -76,7 +80,8 @@ class Watchdog:
 
 
 class Relay:
-    """One stream. `prime` it before anything goes to the caller, then take it with `next`.
+    """One stream. `prime` it before anything goes to the caller, `hold` it where all of it is to
+    come first, then take it with `next`.
 
     What is passed on is byte for byte what arrived, cut at event ends, but for what the tracker
     replaces or leaves out.
@@ -101,6 +106,7 @@ class Relay:
         self._ready: list[bytes] = []
         self._until: Callable[[Tracker], bool] = _never
         self._idle = 0
+        self._tail = b""
         self._ended = False
         self._finished = False
 
@@ -112,6 +118,23 @@ class Relay:
             first_byte()
         while not (self.over or self.primed or self._is_garbage):
             await self._read(self._watched)
+
+    async def hold(self, most: int = MOST_HELD) -> bool:
+        """Reads on until nothing more is to come; False for a stream of more than `most` bytes,
+        which is not over then."""
+        size = counted = 0
+        while not self.over:
+            size += sum(map(len, self._ready[counted:]))
+            counted = len(self._ready)
+            if size > most:
+                return False
+            await self._read(self._watched)
+        return True
+
+    @property
+    def body(self) -> bytes:
+        """What has come in place of events, where none has, less the signs of life before it."""
+        return b"".join((*dropwhile(_is_comment, self._ready), self._tail))
 
     @property
     def _is_garbage(self) -> bool:
@@ -164,19 +187,23 @@ class Relay:
 
     def _rest(self) -> list[Event]:
         """An event that lacks only its blank line, never one that was cut in its middle."""
-        return whole_events(self._splitter.flush())
+        left = self._splitter.flush()
+        if left and not self.tracker.started:
+            self._tail = left[0].raw
+        return whole_events(left)
 
     def _take(self, events: list[Event]) -> None:
+        tracker = self.tracker
         for event in events:
-            if self.tracker.closed:
+            if tracker.closed:
                 return
-            changed = self.tracker.feed(event)
+            changed = tracker.feed(event)
             if not self.primed:
-                self.primed = self._until(self.tracker)
-            if not self.tracker.started and self._too_idle(event):
+                self.primed = self._until(tracker)
+            if not tracker.started and self._too_idle(event):
                 continue
             piece = event.raw if changed is None else changed
-            if self.tracker.error:
+            if tracker.error:
                 piece = blotted(piece, self._secrets)
             if piece:
                 self._ready.append(piece)
@@ -199,8 +226,14 @@ class Relay:
                 self._ended = True
 
     def close(self) -> None:
+        """What has come can still be taken with `next`."""
+        self._ended = True
         self._watchdog.stop()
         self._reply.close()
+
+
+def _is_comment(piece: bytes) -> bool:
+    return piece.startswith(b":")
 
 
 def _never(tracker: Tracker) -> bool:

@@ -20,6 +20,8 @@ from krouter.secrets import Secrets
 from krouter.settings import Settings
 from krouter.wire import Wire
 
+KEEP_ALIVE_SECONDS = 15.0
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
@@ -58,6 +60,8 @@ class World:
     unserved: Mapping[str, str] = field(default_factory=dict)
     """Combos whose files are wrong, and how."""
     is_own_key: Callable[[str], bool] = field(default=lambda token: False)
+    keep_alive: float = KEEP_ALIVE_SECONDS
+    """Seconds of silence before a caller that waits for a stream gets a sign of life."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from krouter.board import Turns
 from krouter.catalog import Known, Medium
 from krouter.combos import Combo, Entry, parse_combo
-from krouter.plan import NotBuilt, Plan, Snapshot, Standing, make_plan, rotates, runnable
+from krouter.plan import NotBuilt, Plan, Snapshot, Standing, make_plan, rotates
 from krouter.settings import RoutingSettings
 
 MEDIA: tuple[Medium, ...] = ("image", "pdf", "audio", "video")
@@ -191,10 +191,6 @@ class TestVisionAdapter:
 def test_what_cannot_be_run_is_named() -> None:
     with pytest.raises(NotBuilt, match="fusion"):
         plan_of(combo(strategy="fusion"), OFF, table())
-    guarded = combo(streamGuard="full")
-    assert runnable(guarded, OFF, stream=False).name == "fallback"
-    with pytest.raises(NotBuilt, match="streamGuard"):
-        runnable(guarded, OFF, stream=True)
 
 
 # The promises

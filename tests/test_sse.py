@@ -125,6 +125,8 @@ def test_an_event_is_given_at_its_last_byte(end: str) -> None:
         (b"data: a\r\n", [(b"data: a\r\n\n", b"a")]),
         (b"data: a\r", [(b"data: a\r\n\n", b"a")]),
         (b"data: a\n\n\n", [(b"data: a\n\n", b"a"), (b"\n", None)]),
+        (b"data: a\r\r", [(b"data: a\r\r", b"a")]),
+        (b"data: a\r\n\r", [(b"data: a\r\n\r", b"a")]),
         (b": bye", [(b": bye\n\n", None)]),
         (b"data:\n\n", [(b"data:\n\n", b"")]),
         (b"\xef\xbb\xbfdata: a\n\n", [(b"\xef\xbb\xbfdata: a\n\n", b"a")]),

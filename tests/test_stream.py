@@ -266,6 +266,67 @@ def test_priming_until_content() -> None:
     run(test())
 
 
+@pytest.mark.parametrize("most", [len(HI) * 2, 1 << 20])
+def test_a_stream_is_held_until_it_is_over_or_too_large(most: int) -> None:
+    async def test() -> None:
+        reply = Reply(*[HI] * 5, STOP)
+        live = relay(reply)
+        await prime(live)
+        assert await live.hold(most) is (most > len(HI) * 5)
+        assert len(reply.left) == (0 if most > len(HI) * 5 else 3)
+        assert b"".join(await rest(live)) == HI * 5 + STOP + b"<end>"
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault", "broken"),
+    [
+        ((HI, STOP + DONE), None, False),
+        ((HI, STOP), None, False),
+        ((HI, STOP, WireError(Fault.CUT)), Fault.CUT, False),
+        ((HI, HI), None, True),
+        ((HI, FOREVER), Fault.TIMEOUT, True),
+        ((HI, WireError(Fault.CUT)), Fault.CUT, True),
+    ],
+)
+def test_a_held_stream_is_known_to_be_whole_or_not(
+    steps: tuple[Any, ...], fault: Fault | None, broken: bool
+) -> None:
+    async def test() -> None:
+        live = relay(Reply(*steps))
+        await prime(live)
+        assert await live.hold() is True
+        assert (live.fault, live.broken) == (fault, broken)
+
+    run(test())
+
+
+def test_what_has_come_can_be_taken_after_close() -> None:
+    async def test() -> None:
+        reply = Reply(HI, STOP)
+        live = relay(reply)
+        await prime(live)
+        await live.hold()
+        live.close()
+        await live.drain()
+        assert await rest(live) == [HI + STOP, b"<end>"]
+
+    run(test())
+
+
+@pytest.mark.parametrize("body", [b'{"a":1}', b'{\n\n"a": 1\n}', b"", b"<p>\r\n\r\n</p>"])
+@pytest.mark.parametrize("size", [1, 100])
+def test_a_body_without_events_is_kept(body: bytes, size: int) -> None:
+    async def test() -> None:
+        live = relay(Reply(*(body[i : i + size] for i in range(0, len(body), size))))
+        await prime(live)
+        assert live.primed is False
+        assert live.body.rstrip(b"\n") == body
+
+    run(test())
+
+
 def test_comments_while_waiting_are_bounded() -> None:
     async def test() -> None:
         comment = b":" + b"x" * 1021 + b"\n\n"

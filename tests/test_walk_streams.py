@@ -246,10 +246,10 @@ def test_usage_of_messages_is_recorded(krouter: Krouter, upstream: Upstream) -> 
 class Caller:
     """A streaming caller on a bare socket, which can leave."""
 
-    def __init__(self, krouter: Krouter, dialect: str) -> None:
+    def __init__(self, krouter: Krouter, dialect: str, model: str = "daily") -> None:
         path = "/v1/chat/completions" if dialect == "chat" else "/v1/messages"
         said = [{"role": "user", "content": "hello"}]
-        call = {"model": "daily", "max_tokens": 9, "messages": said, "stream": True}
+        call = {"model": model, "max_tokens": 9, "messages": said, "stream": True}
         body = json.dumps(call).encode()
         url = httpx.URL(krouter.url)
         self._socket = socket.create_connection((url.host, url.port or 80), 30)

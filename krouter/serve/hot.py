@@ -6,12 +6,14 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from krouter.adapter import Call
 from krouter.answer import Answer, described, error_answer, stamps
 from krouter.dialects.base import Dialect
+from krouter.headers import EVENT_STREAM
 from krouter.route import Route
-from krouter.router import Router
+from krouter.serve.arrays import framed
 from krouter.serve.intake import (
     CallerGone,
     Receive,
@@ -21,8 +23,11 @@ from krouter.serve.intake import (
     parse_call,
     read_body,
     request_headers,
+    with_key_of,
 )
+from krouter.serve.outlet import Outlet
 from krouter.wire import Headers
+from krouter.world import World
 
 _log = logging.getLogger("krouter")
 
@@ -53,13 +58,23 @@ class Hangup:
         return self.gone and self._served is not None and self._served.uncancel() == 0
 
 
+class Answers(Protocol):
+    """Who answers what comes to an endpoint."""
+
+    @property
+    def world(self) -> World: ...
+
+    async def answer(self, call: Call, *, began: Callable[[Route], object]) -> Answer:
+        """`began` is told the route, where there is one."""
+
+
 class Endpoint:
     """One dialect's endpoint. `authorize` raises Refusal; `limit` is in bytes."""
 
     def __init__(
         self,
         dialect: Dialect,
-        router: Router,
+        router: Answers,
         authorize: Callable[[Headers], None],
         limit: Callable[[], int],
     ) -> None:
@@ -71,64 +86,69 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = request_headers(scope)
         try:
-            self._authorize(headers)
-            raw = await read_body(receive, headers, self._limit())
             query = scope["query_string"].decode("latin-1")
+            self._authorize(with_key_of(query, headers))
+            raw = await read_body(receive, headers, self._limit())
             call = parse_call(self._dialect, raw, headers, scope["path"], query)
         except CallerGone:
             return
         except Refusal as refusal:
             await send_whole(send, error_answer(self._dialect, refusal.status, refusal.message))
             return
-        hangup = Hangup(receive)
+        hangup, outlet = Hangup(receive), Outlet(send)
         try:
-            answer = await self._answered(call)
+            answer = framed(await self._answered(call, outlet), call)
             with contextlib.suppress(OSError):  # the caller's socket broke
-                await self._deliver(answer, send, hangup)
+                await self._deliver(answer, send, outlet, hangup)
         except asyncio.CancelledError:
             if not hangup.excuses():
                 raise
         finally:
             hangup.stop()
+            outlet.stop()
 
-    async def _answered(self, call: Call) -> Answer:
+    async def _answered(self, call: Call, outlet: Outlet) -> Answer:
         """The answer; a fault of krouter's own is an error in the caller's dialect too."""
         routes: list[Route] = []
+
+        def began(route: Route) -> None:
+            routes.append(route)
+            if call.stream and (keep_alive := self._dialect.keep_alive):
+                seconds = self._router.world.keep_alive
+                outlet.watch(keep_alive, seconds, lambda: _early_head(route))
+
         try:
-            return await self._router.answer(call, began=routes.append)
+            return await self._router.answer(call, began=began)
         except Exception as error:
             _log.error("a request failed with %s\n%s", *described(error))
             message = f"krouter failed with {type(error).__name__}. Its log says where."
             headers = [header for route in routes for header in stamps(route)]
             return error_answer(self._dialect, 500, message, headers=headers)
 
-    async def _deliver(self, answer: Answer, send: Send, hangup: Hangup) -> None:
+    async def _deliver(self, answer: Answer, send: Send, outlet: Outlet, hangup: Hangup) -> None:
         try:
             if answer.relay is None:
                 hangup.stop()
                 answer.book()  # before the caller has it all, so that no crash in between loses it
-                await send_whole(send, answer)
+                await outlet.whole(answer)
                 return
-            await send(_start(answer))
+            await outlet.begin(answer)
             while piece := await answer.relay.next():
+                outlet.spoke = True
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             hangup.stop()
             answer.book()
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            await outlet.end()
         finally:
             await answer.close()
 
 
-def _start(answer: Answer) -> dict[str, object]:
-    headers = [
-        (name.encode("latin-1", "replace"), value.encode("utf-8", "surrogateescape"))
-        for name, value in answer.headers
-    ]
-    return {"type": "http.response.start", "status": answer.status, "headers": headers}
+def _early_head(route: Route) -> Headers:
+    """What is known of a reply that begins before there is an answer."""
+    route.notes.append("the reply began with keep-alives, with status 200")
+    return [EVENT_STREAM, ("x-krouter-route", route.id)]
 
 
 async def send_whole(send: Send, answer: Answer) -> None:
     """An answer that has no stream."""
-    answer.headers = [*answer.headers, ("content-length", str(len(answer.body)))]
-    await send(_start(answer))
-    await send({"type": "http.response.body", "body": answer.body, "more_body": False})
+    await Outlet(send).whole(answer)
