@@ -5,9 +5,24 @@ from typing import TYPE_CHECKING, Any
 from krouter._version import __version__
 
 if TYPE_CHECKING:
-    from krouter.sdk import Router, SettingError, acompletion, completion
+    from krouter.sdk import (
+        Router,
+        SettingError,
+        acompletion,
+        aembedding,
+        completion,
+        embedding,
+    )
 
-__all__ = ["Router", "SettingError", "__version__", "acompletion", "completion"]
+__all__ = [
+    "Router",
+    "SettingError",
+    "__version__",
+    "acompletion",
+    "aembedding",
+    "completion",
+    "embedding",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -82,6 +82,7 @@ KROUTER_WAY: Mapping[str, str] = {
     "mock_tool_calls": _MOCK,
     "mock_timeout": _MOCK,
     "api_version": 'put it into the address: api_base="https://HOST/…?api-version=…"',
+    "api_type": 'ask for "azure/MODEL"',
     "azure": 'ask for "azure/MODEL"',
     "azure_ad_token": _ACCOUNTS,
     "azure_ad_token_provider": _ACCOUNTS,
@@ -119,10 +120,13 @@ def _way_by_prefix(name: str) -> str:
     return "it steers LiteLLM alone" if name.startswith(_OF_LITELLM) else ""
 
 
-def _given(arguments: Arguments) -> Arguments:
+EMBEDDING_FIELDS = frozenset("input dimensions encoding_format user".split())
+"""Those of `embedding` that go into the request as they are."""
+
+
+def _given(arguments: Arguments, required: Sequence[str] = ("model", "messages")) -> Arguments:
     """Those that are not None, under their names."""
     arguments |= arguments.pop("others")
-    required = ("model", "messages")
     return {k: v for k, v in arguments.items() if v is not None or k in required}
 
 
@@ -234,6 +238,33 @@ def acompletion(
 ) -> Arguments:
     """The arguments of LiteLLM's `acompletion`, whose order is another."""
     return _given(locals())
+
+
+def embedding(
+    model: str,
+    input: Any = None,
+    dimensions: int | None = None,
+    encoding_format: str | None = None,
+    timeout: Any = None,
+    api_base: str | None = None,
+    api_version: str | None = None,
+    api_key: str | None = None,
+    api_type: str | None = None,
+    caching: bool | None = None,
+    user: str | None = None,
+    custom_llm_provider: str | None = None,
+    *,
+    base_url: str | None = None,
+    headers: Pairs | None = None,
+    extra_headers: Pairs | None = None,
+    extra_body: Json | None = None,
+    metadata: Any = None,
+    drop_params: bool | None = None,
+    allowed_openai_params: Sequence[str] | None = None,
+    **others: Any,
+) -> Arguments:
+    """The arguments of LiteLLM's `embedding` and `aembedding`; by position in its order."""
+    return _given(locals(), ("model", "input"))
 
 
 class _Takes(Protocol[P]):

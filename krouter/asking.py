@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from krouter.adapter import Call
-from krouter.arguments import CALL_ARGUMENTS, CHAT_FIELDS, KROUTER_WAY, SettingError
+from krouter.arguments import (
+    CALL_ARGUMENTS,
+    CHAT_FIELDS,
+    EMBEDDING_FIELDS,
+    KROUTER_WAY,
+    SettingError,
+)
 from krouter.body import Body
 from krouter.dialects import get
 from krouter.headers import to_provider
@@ -34,13 +40,27 @@ def ask(arguments: Mapping[str, Any], shapes: Shapes) -> Asked:
     Unknown arguments go into the request, as with LiteLLM; its own options go to no provider.
     Raises SettingError.
     """
-    model = _model(arguments)
     stream = _streamed(arguments)
     body = _body(arguments, shapes)
     if stream:
         body["stream"] = True
+    return _asked("chat", arguments, body, stream)
+
+
+def ask_embedding(arguments: Mapping[str, Any], shapes: Shapes) -> Asked:
+    """The same for the arguments of `embedding`. Raises SettingError."""
+    if not isinstance(arguments.get("input"), str | list | tuple):
+        raise SettingError("input must be a text, a list of texts, or lists of tokens.")
+    fields = _fields(arguments, EMBEDDING_FIELDS, shapes)
+    return _asked("embeddings", arguments, {**fields, **_extra(arguments)}, False)
+
+
+def _asked(
+    dialect: str, arguments: Mapping[str, Any], body: Mapping[str, Any], stream: bool
+) -> Asked:
+    model = _model(arguments)
     call = Call(
-        dialect=get("chat"),
+        dialect=get(dialect),
         body=Body.parse(_encoded({"model": model, **body})),
         headers=_headers(arguments),
         model=model,
@@ -65,17 +85,23 @@ def _streamed(arguments: Mapping[str, Any]) -> bool:
     return bool(stream)
 
 
-def _body(arguments: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
+def _fields(arguments: Mapping[str, Any], own: frozenset[str], shapes: Shapes) -> dict[str, Any]:
     """The fields to send; what is None is not sent."""
     body = {}
     for name, value in arguments.items():
         if value is None or name in CALL_ARGUMENTS or (not value and name in KROUTER_WAY):
             continue
-        if name not in CHAT_FIELDS and name in shapes.options:
+        if name not in own and name in shapes.options:
             if value:
                 raise SettingError(f"{name} is not an argument of krouter: it steers LiteLLM.")
             continue
         body[name] = value
+    return body
+
+
+def _body(arguments: Mapping[str, Any], shapes: Shapes) -> dict[str, Any]:
+    """A chat request."""
+    body = _fields(arguments, CHAT_FIELDS, shapes)
     body["messages"] = _messages(arguments.get("messages"))
     if "response_format" in body:
         body["response_format"] = _format(body["response_format"], shapes)

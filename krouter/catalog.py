@@ -110,6 +110,9 @@ class ModelData(Protocol):
     def names(self, provider: Provider) -> tuple[str, ...]:
         """The models known at `provider`."""
 
+    def vector_size(self, provider: Provider, model: str) -> int | None:
+        """How long the vectors of an embedding model are; None where that is not known."""
+
 
 def listed(media: Iterable[Medium], unsure: Iterable[Medium] = ()) -> dict[Medium, Known]:
     """`media` are read, the others are not, but for the `unsure` ones."""
@@ -252,6 +255,10 @@ class Catalog:
     def names(self, provider: Provider) -> tuple[str, ...]:
         """The models known at `provider`, named without it."""
         return self._data()[0].names(provider)
+
+    def vector_size(self, provider: Provider, model: str) -> int | None:
+        """How long the vectors of an embedding model are; None where that is not known."""
+        return self._data()[0].vector_size(provider, model)
 
     def family_rules(self) -> FamilyRules:
         return self._data()[0].families

@@ -1,4 +1,4 @@
-"""krouter as a library: `completion` and `acompletion` in LiteLLM's manner, and `Router`."""
+"""krouter as a library: `completion` and `embedding` in LiteLLM's manner, and `Router`."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from pydantic import ValidationError
 from krouter import arguments as named
 from krouter.answer import Answer
 from krouter.arguments import Arguments, SettingError, check, takes
-from krouter.asking import Asked, ask
+from krouter.asking import Asked, ask, ask_embedding
 from krouter.combostore import ComboStore, GivenCombos
+from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.engine import Engine, Line, aside
 from krouter.errors import Failure, Fault
 from krouter.load import House
@@ -33,7 +34,15 @@ from krouter.shapes import Pieces, Shapes, Source, Trouble, Unreadable
 from krouter.sse import Splitter
 from krouter.wire import HttpWire
 
-__all__ = ["Router", "SettingError", "Stream", "acompletion", "completion"]
+__all__ = [
+    "Router",
+    "SettingError",
+    "Stream",
+    "acompletion",
+    "aembedding",
+    "completion",
+    "embedding",
+]
 
 Folder = str | os.PathLike[str]
 GivenSettings = Mapping[str, Any] | Folder | None
@@ -238,6 +247,25 @@ class Router:
         engine = self._alive()
         return self._made(await engine.awaited(engine.answer(asked)), asked, shapes)
 
+    @takes(named.embedding)
+    def embedding(self, arguments: Arguments) -> Any:
+        """LiteLLM's `embedding`: an `EmbeddingResponse`. Of a combo, no two entries give vectors of
+        different sizes. Raises what `completion` raises."""
+        check(arguments)
+        shapes = _load_shapes()
+        asked = ask_embedding(arguments, shapes)
+        engine = self._alive()
+        return self._made(engine.wait(engine.answer(asked)), asked, shapes)
+
+    @takes(named.embedding)
+    async def aembedding(self, arguments: Arguments) -> Any:
+        """The same for an event loop. Cancelling it cancels the call to the provider."""
+        check(arguments)
+        shapes = await aside(_load_shapes) if _shapes is None else _shapes
+        asked = ask_embedding(arguments, shapes)
+        engine = self._alive()
+        return self._made(await engine.awaited(engine.answer(asked)), asked, shapes)
+
     @property
     def routes(self) -> list[Route]:
         """The routes of the last calls, the oldest first."""
@@ -292,8 +320,9 @@ class Router:
             raise self._error(answer, _failure(route), answer.status, message, cut)
         if isinstance(came, Line):
             return Stream(came, shapes, shapes.pieces(source), self._error)
+        read = shapes.embeddings if asked.call.dialect is EMBEDDINGS else shapes.reply
         try:
-            return shapes.reply(answer.body, source)
+            return read(answer.body, source)
         except Unreadable as error:
             raise self._error(answer, None, 502, str(error), False) from None
 
@@ -462,3 +491,15 @@ def completion(arguments: Arguments) -> Any:
 async def acompletion(arguments: Arguments) -> Any:
     """`Router.acompletion` of the default Router."""
     return await default_router().acompletion(**arguments)
+
+
+@takes(named.embedding)
+def embedding(arguments: Arguments) -> Any:
+    """`Router.embedding` of the default Router."""
+    return default_router().embedding(**arguments)
+
+
+@takes(named.embedding)
+async def aembedding(arguments: Arguments) -> Any:
+    """`Router.aembedding` of the default Router."""
+    return await default_router().aembedding(**arguments)

@@ -70,6 +70,9 @@ class Shapes(Protocol):
     def reply(self, body: bytes, source: Source) -> Any:
         """LiteLLM's reply for the JSON of a chat completion. Raises Unreadable."""
 
+    def embeddings(self, body: bytes, source: Source) -> Any:
+        """LiteLLM's reply for the JSON of embeddings. Raises Unreadable."""
+
     def pieces(self, source: Source) -> Pieces: ...
 
     def error(self, told: Trouble, route: Route | None) -> Exception:

@@ -64,6 +64,7 @@ class Row(msgspec.Struct, gc=False):
     supports_audio_input: bool | None = None
     supports_video_input: bool | None = None
     supports_function_calling: bool | None = None
+    output_vector_size: float | str | None = None
     supported_modalities: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
 
@@ -126,10 +127,14 @@ class Models:
         self, table: Mapping[str, Row], corrections: _Corrections, families: _Families
     ) -> None:
         self._hosts: dict[str, dict[str, Row]] = {}
+        self._embedders: dict[str, dict[str, Row]] = {}
         for key, row in table.items():
             if row.mode in MODES and not key.startswith("ft:"):
                 host = _host(row.litellm_provider)
                 self._hosts.setdefault(host, {})[_model(key, host, row)] = row
+            elif row.mode == "embedding":
+                host = _host(row.litellm_provider)
+                self._embedders.setdefault(host, {})[_model(key, host, row)] = row
         self._indexes: dict[str, dict[str, Row]] = {}
         self._makers = tuple(corrections.makers)
         self.corrections = tuple(_parsed(corrections))
@@ -145,12 +150,21 @@ class Models:
     def statements(self, provider: Provider, model: str) -> Iterator[Statement]:
         """The provider's own row, then that of the model's maker, whose prices are not its."""
         host = host_of(provider)
-        if own := self._row(host, model):
+        if own := self._row(host, model) or self._embedder(host, model):
             yield _statement(own, _prices(own))
         for maker in () if provider.builtin else self._makers:
             if maker != host and (original := self._row(maker, model)):
                 yield _statement(original, Prices())
                 return
+
+    def vector_size(self, provider: Provider, model: str) -> int | None:
+        """As the provider's own row has it, else that of a maker of the name."""
+        hosts = (host_of(provider), *(() if provider.builtin else self._makers))
+        rows = (self._embedder(host, model) for host in hosts)
+        return next((_whole(row.output_vector_size) for row in rows if row), None)
+
+    def _embedder(self, host: str, model: str) -> Row | None:
+        return self._embedders.get(host, {}).get(model)
 
     def _row(self, host: str, model: str) -> Row | None:
         rows = self._hosts.get(host)
@@ -223,8 +237,8 @@ def _known(value: bool | None) -> Known:
     return Known.YES if value else Known.NO
 
 
-def _whole(value: int | str | None) -> int | None:
-    return value if isinstance(value, int) and value > 0 else None
+def _whole(value: float | str | None) -> int | None:
+    return int(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def _prices(row: Row) -> Prices:

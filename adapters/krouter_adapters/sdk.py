@@ -60,6 +60,38 @@ class ModelResponseStream(_types.ModelResponseStream):  # type: ignore[misc]
         return self._route
 
 
+class EmbeddingResponse(_types.EmbeddingResponse):  # type: ignore[misc]
+    """LiteLLM's embeddings. `route` is krouter's record of how they came about."""
+
+    _route: Any = PrivateAttr(default=None)
+
+    @property
+    def route(self) -> Any:
+        return self._route
+
+
+def embeddings(body: bytes, source: Source) -> Any:
+    """The reply in the JSON of embeddings. Raises Unreadable."""
+    told = decode(body)
+    usage = told.get("usage")
+    counts = usage if isinstance(usage, dict) else {}
+    told["usage"] = {name: _whole(counts.get(name)) for name in ("prompt_tokens", "total_tokens")}
+    try:
+        made = _convert(
+            response_object=told,
+            model_response_object=EmbeddingResponse(),
+            response_type="embedding",
+            hidden_params={},
+            _response_headers={n: v for n, v in source.headers if not _is_ours(n)},
+        )
+    except Exception as error:
+        raise Unreadable(f"The reply could not be read ({type(error).__name__}).") from None
+    made._route = source.route
+    made._response_headers = dict(source.headers)
+    made._hidden_params |= _hidden(source, _cost(made, source))
+    return made
+
+
 def reply(body: bytes, source: Source) -> Any:
     """The reply in a chat completion's JSON. Raises Unreadable."""
     try:

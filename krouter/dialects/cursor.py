@@ -1,0 +1,303 @@
+"""What Cursor sends to the chat endpoint, as chat: bodies of OpenAI's Responses for OpenAI's names,
+tools and blocks of Anthropic's for Claude's, a flat custom tool among chat tools for others.
+
+The reply is a chat completion whatever the request looked like. Source: Cursor's forum and
+gateways' reports, and the API references of the three dialects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from krouter.body import Body, dump
+from krouter.dialects.base import UNREADABLE, CallError
+
+_FOREIGN = ("input", "instructions", "system")
+"""Fields that a chat body has not."""
+_LEFT_OUT = frozenset(
+    "input instructions system messages tools tool_choice reasoning text include truncation store"
+    " previous_response_id prompt_cache_retention max_output_tokens stop_sequences conversation"
+    " background max_tool_calls client_metadata".split()
+)
+"""Fields that are put in another way, or that chat has not."""
+
+
+class _Tool(msgspec.Struct):
+    name: Any = msgspec.UNSET
+    function: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_tools = msgspec.json.Decoder(list[_Tool]).decode
+
+
+def as_chat(body: Body) -> Body:
+    """`body` in chat's form; the same object where it has it already. Raises CallError for what
+    refers to another request."""
+    if not _is_foreign(body):
+        return body
+    if body.value("previous_response_id") or body.value("conversation"):
+        raise CallError("krouter keeps no conversation: send the whole of it as 'input'.")
+    tools = _dicts(body.value("tools"))
+    changes = {
+        **_options(body),
+        "messages": _conversation(body, _custom_names(tools)),
+    }
+    if tools:
+        changes["tools"] = list(map(_tool, tools))
+    kept = {name: raw for name, raw in body.fields.items() if name not in _LEFT_OUT}
+    return Body.parse(
+        msgspec.json.encode(kept | {n: msgspec.Raw(dump(v)) for n, v in changes.items()})
+    )
+
+
+def _is_foreign(body: Body) -> bool:
+    if any(name in body.fields for name in _FOREIGN):
+        return True
+    tools = body.fields.get("tools")
+    return tools is not None and _has_flat(tools)
+
+
+def _has_flat(tools: msgspec.Raw) -> bool:
+    try:
+        found = _tools(tools)
+    except UNREADABLE:
+        return False
+    unset = msgspec.UNSET
+    return any(tool.function is unset and tool.name is not unset for tool in found)
+
+
+def _options(body: Body) -> dict[str, Any]:
+    """The fields that chat has under another name or in another form."""
+    changes: dict[str, Any] = {}
+    if (most := body.value("max_output_tokens")) is not None:
+        changes["max_tokens"] = most
+    if (stop := body.value("stop_sequences")) is not None:
+        changes["stop"] = stop
+    reasoning, text = _dict(body.value("reasoning")), _dict(body.value("text"))
+    if effort := reasoning.get("effort"):
+        changes["reasoning_effort"] = effort
+    if verbosity := text.get("verbosity"):
+        changes["verbosity"] = verbosity
+    if (form := _dict(text.get("format"))) and form.get("type") != "text":
+        changes["response_format"] = _format(form)
+    choice = body.value("tool_choice")
+    if choice is not None:
+        changes["tool_choice"] = _choice(choice)
+    if _dict(choice).get("disable_parallel_tool_use"):
+        changes["parallel_tool_calls"] = False
+    return changes
+
+
+def _format(form: Mapping[str, Any]) -> Mapping[str, Any]:
+    if form.get("type") != "json_schema" or "json_schema" in form:
+        return form
+    schema = {name: value for name, value in form.items() if name != "type"}
+    return {"type": "json_schema", "json_schema": schema}
+
+
+_CHOICES = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
+
+
+def _choice(choice: Any) -> Any:
+    if not isinstance(choice, dict) or "function" in choice:
+        return choice
+    if name := choice.get("name"):
+        return {"type": "function", "function": {"name": name}}
+    return _CHOICES.get(str(choice.get("type")), choice)
+
+
+def _custom_names(tools: list[dict[str, Any]]) -> frozenset[Any]:
+    """Flat custom tools, which take a text."""
+    return frozenset(str(tool.get("name")) for tool in tools if tool.get("type") == "custom")
+
+
+_TEXT_SCHEMA: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"input": {"type": "string"}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+
+def _tool(tool: dict[str, Any]) -> dict[str, Any]:
+    """A custom tool becomes a function of one text, for few providers know any other; the grammar
+    of that text is told in words."""
+    if "function" in tool or "name" not in tool:
+        return tool
+    names = ("name", "description", "strict")
+    function: dict[str, Any] = {name: tool[name] for name in names if name in tool}
+    if tool.get("type") == "custom":
+        grammar = _dict(tool.get("format")).get("definition")
+        told = f"The input follows this grammar:\n{grammar}" if grammar else ""
+        function["description"] = "\n\n".join(filter(None, [tool.get("description"), told]))
+        function["parameters"] = _TEXT_SCHEMA
+    else:
+        function["parameters"] = (
+            tool.get("input_schema")
+            or tool.get("parameters")
+            or {
+                "type": "object",
+                "properties": {},
+            }
+        )
+    return {"type": "function", "function": function}
+
+
+def _conversation(body: Body, custom: frozenset[Any]) -> list[dict[str, Any]]:
+    """`messages`, or `input` where that is empty, behind the system prompt."""
+    prompts = map(_flat_text, (body.value("instructions"), body.value("system")))
+    messages: list[dict[str, Any]] = [{"role": "system", "content": p} for p in prompts if p]
+    given = body.value("messages") or body.value("input") or []
+    for item in [given] if isinstance(given, str) else given if isinstance(given, list) else []:
+        for message in _messages(item, custom):
+            _append(messages, message)
+    return messages
+
+
+def _append(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
+    """The calls of one turn, which are items of their own, belong to one message."""
+    last = messages[-1] if messages else {}
+    if message.pop("joins", False) and last.get("role") == "assistant":
+        last["tool_calls"] = [*last.get("tool_calls", ()), *message["tool_calls"]]
+    else:
+        messages.append(message)
+
+
+def _messages(item: Any, custom: frozenset[Any]) -> Iterator[dict[str, Any]]:
+    """What one message, or one item of `input`, is in chat. Reasoning stays behind: it is
+    encrypted, or signed for another dialect."""
+    if isinstance(item, str):
+        yield {"role": "user", "content": item}
+    if not isinstance(item, dict):
+        return
+    kind = item.get("type", "message")
+    if kind in ("function_call", "custom_tool_call"):
+        said = item.get("arguments", item.get("input"))
+        call = _call(item.get("call_id"), item.get("name"), said, custom)
+        yield {"role": "assistant", "content": None, "tool_calls": [call], "joins": True}
+    elif kind in ("function_call_output", "custom_tool_call_output"):
+        yield _result(item.get("call_id"), item.get("output"))
+    elif kind == "item_reference":
+        raise CallError("krouter keeps no items: send the whole of them, not an item_reference.")
+    elif kind == "message":
+        yield from _spoken(item, custom)
+
+
+def _call(call_id: Any, name: Any, arguments: Any, custom: frozenset[Any]) -> dict[str, Any]:
+    if isinstance(arguments, dict):
+        arguments = dump(arguments).decode()
+    elif str(name) in custom:
+        arguments = _wrapped(str(arguments or ""))
+    function = {"name": name, "arguments": arguments or "{}"}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def _wrapped(text: str) -> str:
+    """The text of a custom tool, as the argument of the function that stands for it."""
+    try:
+        if isinstance(msgspec.json.decode(text), dict):
+            return text
+    except UNREADABLE:
+        pass
+    return dump({"input": text}).decode()
+
+
+def _result(call_id: Any, output: Any) -> dict[str, Any]:
+    content = output if isinstance(output, str) else _content("tool", list(_parts(output)))
+    return {"role": "tool", "tool_call_id": call_id, "content": content or ""}
+
+
+_KEPT = ("name", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal")
+
+
+def _spoken(message: dict[str, Any], custom: frozenset[Any]) -> Iterator[dict[str, Any]]:
+    """A message with a role. Anthropic's tool results come before what the user says beside."""
+    role = "system" if message.get("role") == "developer" else message.get("role", "user")
+    content = message.get("content")
+    blocks = _dicts(content)
+    results = [block for block in blocks if block.get("type") == "tool_result"]
+    yield from (_result(each.get("tool_use_id"), each.get("content")) for each in results)
+    kept = {name: message[name] for name in _KEPT if name in message}
+    calls = [
+        _call(block.get("id"), block.get("name"), block.get("input"), custom)
+        for block in blocks
+        if block.get("type") == "tool_use"
+    ]
+    if calls:
+        kept["tool_calls"] = calls
+    elif "tool_calls" in kept:
+        kept["tool_calls"] = [_recalled(call, custom) for call in _dicts(kept["tool_calls"])]
+    said = content if isinstance(content, str) else _content(role, list(_parts(content)))
+    if said or kept or not results:
+        yield {"role": role, "content": said or (None if "tool_calls" in kept else ""), **kept}
+
+
+def _recalled(call: dict[str, Any], custom: frozenset[Any]) -> dict[str, Any]:
+    """Cursor sends a custom tool's text back as the arguments themselves."""
+    function = _dict(call.get("function"))
+    if str(function.get("name")) not in custom:
+        return call
+    return _call(call.get("id"), function.get("name"), function.get("arguments"), custom)
+
+
+def _content(role: str, parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    """Parts, or one text where that says the same: only a user's message may hold more."""
+    texts = [part.get("text") for part in parts if part.keys() == {"type", "text"}]
+    if len(texts) == len(parts) and (role != "user" or len(parts) < 2):
+        return "\n".join(filter(None, texts))
+    return parts
+
+
+_TEXTS = frozenset(("text", "input_text", "output_text"))
+_NO_PARTS = frozenset(("tool_use", "tool_result", "thinking", "redacted_thinking", "reasoning"))
+
+
+def _parts(content: Any) -> Iterator[dict[str, Any]]:
+    for block in content if isinstance(content, list) else [content]:
+        if isinstance(block, str):
+            yield {"type": "text", "text": block}
+        elif isinstance(block, dict) and block.get("type") not in _NO_PARTS:
+            yield _part(block, str(block.get("type")))
+
+
+def _part(block: dict[str, Any], kind: str) -> dict[str, Any]:
+    source = _dict(block.get("source"))
+    if kind in _TEXTS or kind == "refusal":
+        mark = {"cache_control": block["cache_control"]} if block.get("cache_control") else {}
+        return {"type": "text", "text": block.get("text") or block.get("refusal") or "", **mark}
+    if kind == "image":
+        return {"type": "image_url", "image_url": {"url": _address(source)}}
+    if kind == "input_image":
+        url = {"url": block.get("image_url"), "detail": block.get("detail")}
+        return {"type": "image_url", "image_url": {k: v for k, v in url.items() if v is not None}}
+    if kind == "document" and source.get("type") == "text":
+        return {"type": "text", "text": source.get("data") or ""}
+    if kind == "document":
+        file = {"filename": block.get("title") or "document.pdf", "file_data": _address(source)}
+        return {"type": "file", "file": file}
+    if kind == "input_file":
+        names = ("filename", "file_data", "file_id")
+        return {"type": "file", "file": {name: block[name] for name in names if name in block}}
+    return block
+
+
+def _address(source: Mapping[str, Any]) -> str:
+    if source.get("type") == "base64":
+        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+    return str(source.get("url") or "")
+
+
+def _flat_text(value: Any) -> str:
+    texts = [value] if isinstance(value, str) else [part.get("text") for part in _dicts(value)]
+    return "\n\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _dicts(value: Any) -> list[dict[str, Any]]:
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []

@@ -1,0 +1,160 @@
+"""`/v1/models`: every name that can be asked for, in OpenAI's list shape or in Anthropic's.
+
+Beside the fields of either shape stands what is known of a model: `context_window` and
+`max_output_tokens`, in a combo the smallest of its entries, `largest_context_window`, and `reads`:
+for each kind of attachment, whether any entry reads it. What is not known is null.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.exceptions import HTTPException
+
+from krouter.catalog import MEDIA, Facts, Known, with_entry
+from krouter.combos import LEVELS, Combo, reference
+from krouter.router import Destination, Router, UnknownModel, entries, resolve
+from krouter.world import World
+
+PAGE = 20
+"""Names on a page of Anthropic's shape, unless `limit` says otherwise."""
+MOST = 1000
+
+
+def add_models(app: FastAPI, router: Router) -> None:
+    """The list, and each model by its name."""
+
+    @app.get("/v1/models")
+    async def models(request: Request) -> dict[str, Any]:
+        build = anthropic_list if is_anthropic(request) else openai_list
+        return await asyncio.to_thread(build, router.world, dict(request.query_params))
+
+    @app.get("/v1/models/{name:path}")
+    async def model(name: str, request: Request) -> Response:
+        world = router.world
+        try:
+            destination = resolve(name, world)
+        except UnknownModel as unknown:
+            raise HTTPException(404, str(unknown)) from None
+        shape = _anthropic if is_anthropic(request) else _openai
+        return JSONResponse(await asyncio.to_thread(shape, name, destination, world))
+
+
+def is_anthropic(request: Request) -> bool:
+    return "anthropic-version" in request.headers
+
+
+def openai_list(world: World, query: dict[str, str]) -> dict[str, Any]:
+    """All names at once, combos first, then aliases and the models that combos name."""
+    names = [*world.combos, *_aliases(world), *entries(world.combos)]
+    return {"object": "list", "data": [_openai(*each, world) for each in _resolved(names, world)]}
+
+
+def anthropic_list(world: World, query: dict[str, str]) -> dict[str, Any]:
+    """A page of combos and aliases, each combo as `claude-NAME` too, since Claude Code lists no
+    other names. Raises HTTPException for a page that cannot be."""
+    names = [*world.combos, *_aliases(world), *(f"claude-{name}" for name in world.combos)]
+    known = [name for name, _ in _resolved(dict.fromkeys(names), world)]
+    page = paged(known, query)
+    data = [_anthropic(*each, world) for each in _resolved(page.names, world)]
+    ends = (page.names[0], page.names[-1]) if page.names else (None, None)
+    return {"data": data, "has_more": page.has_more, "first_id": ends[0], "last_id": ends[1]}
+
+
+class Page(NamedTuple):
+    names: list[str]
+    has_more: bool
+    """Whether others follow, in the direction that was asked for."""
+
+
+def paged(names: list[str], query: dict[str, str]) -> Page:
+    """Those that `limit`, `after_id` and `before_id` ask for. Raises HTTPException."""
+    limit = _limit(query.get("limit"))
+    if before := query.get("before_id"):
+        ahead = names[: _place(before, names)]
+        return Page(ahead[-limit:], len(ahead) > limit)
+    after = query.get("after_id")
+    rest = names[_place(after, names) + 1 :] if after else names
+    return Page(rest[:limit], len(rest) > limit)
+
+
+def _limit(given: str | None) -> int:
+    if given is None:
+        return PAGE
+    if not (given.isascii() and given.isdecimal() and 1 <= int(given[:9]) <= MOST):
+        raise HTTPException(400, f"limit must be a whole number from 1 to {MOST}.")
+    return int(given[:9])
+
+
+def _place(name: str, names: list[str]) -> int:
+    if name not in names:
+        raise HTTPException(400, f"No model {name[:100]!r} is on this list.")
+    return names.index(name)
+
+
+def _aliases(world: World) -> Iterator[str]:
+    return (name for name in world.settings.aliases if not set(name) & set("*?["))
+
+
+def _resolved(names: Iterable[str], world: World) -> Iterator[tuple[str, Destination]]:
+    for name in names:
+        try:
+            yield name, resolve(name, world)
+        except UnknownModel:  # an alias of nothing, or an entry of no known provider
+            continue
+
+
+def _openai(name: str, destination: Destination, world: World) -> dict[str, Any]:
+    owner = destination.combo.models[0].model.partition("/")[0] if destination.direct else "combo"
+    return {
+        "id": name,
+        "object": "model",
+        "created": int(time.time()),
+        "owned_by": owner,
+        **known(destination.combo, world),
+    }
+
+
+def _anthropic(name: str, destination: Destination, world: World) -> dict[str, Any]:
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        **known(destination.combo, world),
+    }
+
+
+def known(combo: Combo, world: World) -> dict[str, Any]:
+    """What is known of a combo, nested ones included."""
+    facts = list(_facts(combo, world, 1))
+    windows = [each.window for each in facts if each.window]
+    outputs = [each.output for each in facts if each.output]
+    return {
+        "context_window": min(windows, default=None),
+        "largest_context_window": max(windows, default=None),
+        "max_output_tokens": min(outputs, default=None),
+        "reads": {medium: _reads(each.reads[medium] for each in facts) for medium in MEDIA},
+    }
+
+
+def _facts(combo: Combo, world: World, level: int) -> Iterator[Facts]:
+    for entry in combo.models:
+        name = reference(entry.model)
+        provider, model = world.registry.split(entry.model)
+        if name is not None and name in world.combos and level < LEVELS:
+            yield from _facts(world.combos[name], world, level + 1)
+        elif name is None and provider is not None:
+            yield with_entry(world.catalog.facts(provider, model), entry)
+
+
+def _reads(answers: Iterable[Known]) -> bool | None:
+    found = set(answers)
+    if Known.YES in found:
+        return True
+    return False if found == {Known.NO} else None

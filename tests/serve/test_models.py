@@ -1,0 +1,128 @@
+"""`/v1/models` in both shapes: which names, what is known of them, and page by page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import anthropic
+import pytest
+from starlette.exceptions import HTTPException
+
+from krouter.serve.models import paged
+from tests.harness import Krouter, Start
+
+ANTHROPIC = {"anthropic-version": "2023-06-01"}
+SEES = {"model": "one/sees", "reads": ["image"], "contextWindow": 200_000}
+BLIND = {"model": "one/blind", "reads": [], "contextWindow": 64_000}
+COMBOS: dict[str, Any] = {
+    "small": {"models": [BLIND]},
+    "nested": {"models": ["combo/small", SEES]},
+    "unsure": {"models": ["one/who", BLIND]},
+    "known": {"models": ["anthropic/claude-sonnet-4-6"]},
+}
+UNKNOWN = dict.fromkeys(("image", "pdf", "audio", "video"))
+NO = dict.fromkeys(UNKNOWN, False)
+ALIASES = '[aliases]\nquick = "small"\n"gpt-*" = "nested"\nlost = "nowhere"\n'
+
+
+@pytest.fixture
+def krouter(start: Start) -> Krouter:
+    return start(combos=COMBOS, settings=ALIASES)
+
+
+def listed(krouter: Krouter, headers: dict[str, str] | None = None, **query: Any) -> Any:
+    reply = krouter.http.get("/v1/models", headers=headers, params=query)
+    assert reply.status_code == 200
+    return reply.json()
+
+
+@pytest.mark.parametrize(
+    ("name", "window", "largest", "reads"),
+    [
+        ("small", 64_000, 64_000, NO),
+        ("nested", 64_000, 200_000, {**NO, "image": True}),
+        ("unsure", 64_000, 64_000, UNKNOWN),
+        ("one/who", None, None, UNKNOWN),
+        ("quick", 64_000, 64_000, NO),
+        ("claude-nested", 64_000, 200_000, {**NO, "image": True}),
+        ("gpt-5", 64_000, 200_000, {**NO, "image": True}),
+    ],
+)
+@pytest.mark.parametrize("headers", [{}, ANTHROPIC])
+def test_what_is_known(
+    krouter: Krouter, headers: Any, name: str, window: Any, largest: Any, reads: Any
+) -> None:
+    model = krouter.http.get(f"/v1/models/{name}", headers=headers).json()
+    assert model["id"] == name
+    assert model["type" if headers else "object"] == "model"
+    assert model["context_window"] == window
+    assert model["largest_context_window"] == largest
+    assert model["max_output_tokens"] is None
+    assert model["reads"] == reads
+
+
+def test_the_model_table_tells_of_shipped_providers(krouter: Krouter) -> None:
+    model = krouter.http.get("/v1/models/known").json()
+    assert model["context_window"] >= 200_000
+    assert model["max_output_tokens"] >= 64_000
+    assert model["reads"]["image"] is True
+
+
+def test_openais_list_has_combos_first_then_aliases_and_models(krouter: Krouter) -> None:
+    data = listed(krouter)["data"]
+    names = [model["id"] for model in data if model["id"] in {*COMBOS, "quick", "one/sees"}]
+    assert set(names[:4]) == set(COMBOS)
+    assert names[4:] == ["quick", "one/sees"]
+    owners = {model["id"]: model["owned_by"] for model in data}
+    assert (owners["nested"], owners["quick"], owners["one/sees"]) == ("combo", "combo", "one")
+    assert not {"lost", "gpt-*"} & set(owners)
+
+
+def test_claude_code_lists_each_combo_under_a_name_it_shows(krouter: Krouter) -> None:
+    page = listed(krouter, ANTHROPIC, limit=1000)
+    names = [model["id"] for model in page["data"]]
+    assert {"small", "claude-small", "quick", "claude-nested"} <= set(names)
+    assert not any("/" in name for name in names)
+    assert (page["has_more"], page["first_id"], page["last_id"]) == (False, names[0], names[-1])
+
+
+def test_anthropics_sdk_turns_the_pages(krouter: Krouter) -> None:
+    whole = [model["id"] for model in listed(krouter, ANTHROPIC, limit=1000)["data"]]
+    with anthropic.Anthropic(base_url=krouter.url, api_key="sk-none") as client:
+        assert [model.id for model in client.models.list(limit=3)] == whole
+        found = client.models.retrieve("claude-small")
+        assert (found.id, found.type) == ("claude-small", "model")
+
+
+NAMES = [f"m{number}" for number in range(25)]
+
+
+@pytest.mark.parametrize(
+    ("query", "names", "more"),
+    [
+        ({}, NAMES[:20], True),
+        ({"limit": "1000"}, NAMES, False),
+        ({"limit": "25"}, NAMES, False),
+        ({"limit": "2", "after_id": "m3"}, ["m4", "m5"], True),
+        ({"after_id": "m24"}, [], False),
+        ({"limit": "2", "before_id": "m3"}, ["m1", "m2"], True),
+        ({"limit": "3", "before_id": "m3"}, ["m0", "m1", "m2"], False),
+    ],
+)
+def test_pages(query: dict[str, str], names: list[str], more: bool) -> None:
+    assert paged(NAMES, query) == (names, more)
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": "0"}, {"limit": "1001"}, {"limit": "-1"}, {"limit": "x"}, {"limit": "²"}]
+)
+def test_limits_that_are_none(query: dict[str, str]) -> None:
+    with pytest.raises(HTTPException, match="limit"):
+        paged(NAMES, query)
+
+
+def test_an_unknown_place_on_the_list_is_told_of_in_anthropics_form(krouter: Krouter) -> None:
+    reply = krouter.http.get("/v1/models", headers=ANTHROPIC, params={"after_id": "nobody"})
+    assert reply.status_code == 400
+    assert reply.json()["type"] == "error"
+    assert "nobody" in reply.json()["error"]["message"]
