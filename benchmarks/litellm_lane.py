@@ -13,9 +13,18 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 from krouter_adapters.litellm_lane.lane import LIBRARY
+from krouter_adapters.litellm_lane.through import FromResponses, Teller, Through
+from krouter_adapters.litellm_lane.translate import (
+    ChatToMessages,
+    ChatToResponses,
+    MessagesToChat,
+    ResponsesToChat,
+)
 from krouter_adapters.litellm_lane.ways import aim
 
 from krouter.adapter import Call, Target
@@ -87,6 +96,38 @@ def building(dialect: str, body: str, turns: int) -> float:
     return cpu(lambda: library.request(asked, target, goal), 30 if turns > 1 else 100)
 
 
+CHUNK = {"id": "c", "choices": [{"index": 0, "delta": {"content": "word "}}]}
+MESSAGES_EVENT = {
+    "type": "content_block_delta",
+    "index": 0,
+    "delta": {"type": "text_delta", "text": "word "},
+}
+RESPONSES_EVENT = {"type": "response.output_text.delta", "output_index": 0, "delta": "word "}
+
+
+def tellers() -> Iterator[tuple[str, Teller, dict[str, Any]]]:
+    """A machine for each way through the lane, and one more piece of text for it."""
+    yield "chat to messages", ChatToMessages({}), CHUNK
+    yield "chat to responses", ChatToResponses({}), CHUNK
+    yield "messages to chat", MessagesToChat(), MESSAGES_EVENT
+    yield (
+        "messages to responses",
+        Through(MessagesToChat(signed=True), ChatToResponses({})),
+        MESSAGES_EVENT,
+    )
+    yield (
+        "responses to messages",
+        FromResponses(ResponsesToChat("h", signed=True), ChatToMessages({})),
+        RESPONSES_EVENT,
+    )
+
+
+def chunks() -> None:
+    for name, teller, piece in tellers():
+        teller.feed(piece)
+        print(f"chunk {name}: {cpu(partial(teller.feed, piece), 20_000):.2f} µs")
+
+
 def main() -> int:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]}")
     runs = [loading() for _ in range(PROCESSES)]
@@ -97,6 +138,7 @@ def main() -> int:
     for dialect, body in (("messages", "chat"), ("chat", "messages"), ("messages", "gemini")):
         small, big = building(dialect, body, 1), building(dialect, body, 31)
         print(f"build {dialect} to {body}: {small:.0f} µs small, {big:.0f} µs with 31 turns")
+    chunks()
     return 0 if stall < STALL_LIMIT else 1
 
 

@@ -11,16 +11,21 @@ from typing import Any
 import msgspec
 
 from krouter.adapter import Call, Target
+from krouter.dialects.history import items_of
 from krouter.errors import Fault
 from krouter.providers import Provider
 from krouter.sse import encode
 from krouter.wire import Headers, Incoming, Wire, WireError
+from krouter_adapters.litellm_lane.translate.responses_events import (
+    ChatToResponses,
+    chat_reply_to_responses,
+)
 
 _numbers = itertools.count(1)
 
 
 class Demo:
-    """The lane to builtin providers; speaks chat and messages."""
+    """The lane to builtin providers; speaks every dialect of krouter's."""
 
     name = "demo"
 
@@ -28,7 +33,7 @@ class Demo:
         return provider.builtin and dialect in _WRITERS
 
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
-        asked = last_text(call.body.value("messages"))
+        asked = last_text(items_of(call.dialect.name, call.body))
         script = Script(target.model, reply_text(asked), len(call.body.raw) // 4 or 1)
         whole, events = _WRITERS[call.dialect.name]
         if call.stream:
@@ -90,8 +95,10 @@ class Canned:
 def last_text(messages: Any) -> str:
     """The text of the last user message; empty where there is none."""
     turns = messages if isinstance(messages, list) else []
-    users = [turn for turn in turns if isinstance(turn, dict) and turn.get("role") == "user"]
-    content = users[-1].get("content") if users else None
+    users = [
+        turn for turn in turns if isinstance(turn, dict) and turn.get("role", "user") == "user"
+    ]
+    content = users[-1].get("content", users[-1].get("parts")) if users else None
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
@@ -135,19 +142,33 @@ def _chat_usage(script: Script) -> dict[str, int]:
     }
 
 
-def _chat_events(script: Script) -> Iterator[bytes]:
+def _chat_chunks(script: Script) -> Iterator[dict[str, Any]]:
     head = _chat_head(script, "chat.completion.chunk")
 
-    def event(delta: dict[str, Any], reason: str | None = None) -> bytes:
+    def chunk(delta: dict[str, Any], reason: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
-        return encode(msgspec.json.encode({**head, "choices": [choice]}))
+        return {**head, "choices": [choice]}
 
-    yield event({"role": "assistant", "content": ""})
+    yield chunk({"role": "assistant", "content": ""})
     for piece in script.pieces():
-        yield event({"content": piece})
-    yield event({}, "stop")
-    yield encode(msgspec.json.encode({**head, "choices": [], "usage": _chat_usage(script)}))
+        yield chunk({"content": piece})
+    yield chunk({}, "stop")
+    yield {**head, "choices": [], "usage": _chat_usage(script)}
+
+
+def _chat_events(script: Script) -> Iterator[bytes]:
+    yield from (encode(msgspec.json.encode(chunk)) for chunk in _chat_chunks(script))
     yield encode(b"[DONE]")
+
+
+def _responses_whole(script: Script) -> dict[str, Any]:
+    return chat_reply_to_responses(_chat_whole(script), {})
+
+
+def _responses_events(script: Script) -> Iterator[bytes]:
+    teller = ChatToResponses({})
+    yield from filter(None, map(teller.feed, _chat_chunks(script)))
+    yield teller.end()
 
 
 def _messages_whole(script: Script) -> dict[str, Any]:
@@ -185,7 +206,37 @@ def _messages_events(script: Script) -> Iterator[bytes]:
     yield event("message_stop")
 
 
+def _gemini_chunk(script: Script, text: str, reason: str = "") -> dict[str, Any]:
+    content = {"parts": [{"text": text}], "role": "model"}
+    output = len(script.words)
+    return {
+        "candidates": [
+            {"content": content, **({"finishReason": reason} if reason else {}), "index": 0}
+        ],
+        "usageMetadata": {
+            "promptTokenCount": script.prompt_tokens,
+            "candidatesTokenCount": output,
+            "totalTokenCount": script.prompt_tokens + output,
+        },
+        "modelVersion": script.model,
+        "responseId": f"demo-{script.number}",
+    }
+
+
+def _gemini_whole(script: Script) -> dict[str, Any]:
+    return _gemini_chunk(script, script.text, "STOP")
+
+
+def _gemini_events(script: Script) -> Iterator[bytes]:
+    *pieces, last = script.pieces()
+    for piece in pieces:
+        yield encode(msgspec.json.encode(_gemini_chunk(script, piece)))
+    yield encode(msgspec.json.encode(_gemini_chunk(script, last, "STOP")))
+
+
 _WRITERS = {
     "chat": (_chat_whole, _chat_events),
     "messages": (_messages_whole, _messages_events),
+    "responses": (_responses_whole, _responses_events),
+    "gemini": (_gemini_whole, _gemini_events),
 }

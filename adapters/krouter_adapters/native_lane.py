@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
 from krouter.adapter import Call, Target
+from krouter.body import Body
+from krouter.dialects.gemini import STREAMED, WHOLE
 from krouter.headers import query_to_provider, to_provider
-from krouter.providers import Provider
-from krouter.settings import Dialect
+from krouter.providers import Provider, Spoken, base_of, extended
 from krouter.wire import Headers, Incoming, Outgoing, Wire
 
 # Anthropic refuses a request without a version; callers that name none get the oldest in use.
@@ -21,7 +23,8 @@ class NativeLane:
     name = "native"
 
     def speaks(self, provider: Provider, dialect: str) -> bool:
-        return not provider.builtin and dialect in provider.base_urls
+        spoken: Spoken = dialect  # type: ignore[assignment]
+        return not provider.builtin and base_of(spoken) in provider.base_urls
 
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
         return await wire.send(build(call, target), target.connect)
@@ -36,21 +39,77 @@ class NativeLane:
 def build(call: Call, target: Target) -> Outgoing:
     """The caller's request with the model, the credential, the entry's parameters and the
     provider's quirks put in."""
-    dialect: Dialect = call.dialect.name  # type: ignore[assignment]
+    dialect: Spoken = call.dialect.name  # type: ignore[assignment]
     url = target.provider.url(dialect)
     assert url is not None, "speaks() was asked first"
-    if passed := query_to_provider(call.query):
-        query = quote(passed, safe=string.punctuation, encoding="latin-1")
+    query = query_to_provider(call.query)
+    if call.tail:
+        url = extended(url, call.tail)
+    if dialect == "gemini":
+        url = extended(url, _method(call, target))
+        query = _gemini_query(call)
+    if query:
+        query = quote(query, safe=string.punctuation, encoding="latin-1")
         url = f"{url}{'&' if '?' in url else '?'}{query}"
     return Outgoing(url, _headers(call, target, dialect), _body(call, target))
 
 
+def _method(call: Call, target: Target) -> str:
+    """Gemini's path names the model and what to do."""
+    return f"/{quote(target.model, safe='')}:{STREAMED if call.stream else WHOLE}"
+
+
+# What a caller's query says to krouter alone: its key, and in what framing it wants a stream.
+_OWN_QUERY = frozenset(("key", "access_token", "alt", "$alt"))
+
+
+def _gemini_query(call: Call) -> str:
+    passed = query_to_provider(call.query, _OWN_QUERY)
+    return "&".join(filter(None, [passed, "alt=sse" if call.stream else ""]))
+
+
 def _body(call: Call, target: Target) -> bytes:
     edits: dict[str, Any] = call.dialect.upstream_edits(call.body)
-    edits.update(target.params)
-    edits["model"] = target.model
+    if call.dialect.name == "gemini":
+        edits.update(gemini_params(call.body, target.params))
+    else:
+        edits.update(target.params)
+        edits["model"] = target.model
     dropped = [*target.provider.drop, *_renamed(call, target, edits)]
     return call.body.edited({k: v for k, v in edits.items() if k not in dropped}, dropped)
+
+
+# An entry's parameters are chat's, whatever its callers speak; Gemini has a place of its own for
+# them, and refuses fields it does not know.
+_GEMINI_NAMES = {
+    "temperature": "temperature",
+    "top_p": "topP",
+    "top_k": "topK",
+    "max_tokens": "maxOutputTokens",
+    "max_completion_tokens": "maxOutputTokens",
+    "stop": "stopSequences",
+    "seed": "seed",
+    "n": "candidateCount",
+    "presence_penalty": "presencePenalty",
+    "frequency_penalty": "frequencyPenalty",
+}
+_CONFIG = ("generationConfig", "generation_config")
+
+
+def gemini_params(body: Body, params: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields by which an entry's `params` change a body of Gemini's."""
+    config = {_GEMINI_NAMES[key]: value for key, value in params.items() if key in _GEMINI_NAMES}
+    stop = config.get("stopSequences")
+    if isinstance(stop, str):
+        config["stopSequences"] = [stop]
+    edits = {k: v for k, v in params.items() if k not in _GEMINI_NAMES and k != "model"}
+    name = next((name for name in _CONFIG if name in body.fields), _CONFIG[0])
+    own = edits.pop(_CONFIG[0], None)
+    config.update(own if isinstance(own, dict) else {})
+    if config:
+        given = body.value(name)
+        edits[name] = {**(given if isinstance(given, dict) else {}), **config}
+    return edits
 
 
 def _renamed(call: Call, target: Target, edits: dict[str, Any]) -> list[str]:
@@ -66,7 +125,7 @@ def _renamed(call: Call, target: Target, edits: dict[str, Any]) -> list[str]:
     return list(fields)
 
 
-def _headers(call: Call, target: Target, dialect: Dialect) -> Headers:
+def _headers(call: Call, target: Target, dialect: Spoken) -> Headers:
     headers = to_provider(call.headers)
     for name, value in target.provider.headers.items():
         headers = (
@@ -82,11 +141,12 @@ def _headers(call: Call, target: Target, dialect: Dialect) -> Headers:
     return [*replaced(headers, "accept-encoding", "identity"), *credential(target, dialect)]
 
 
-def credential(target: Target, dialect: Dialect) -> Headers:
+def credential(target: Target, dialect: Spoken) -> Headers:
     """The header in which the account's secret travels, if it has one."""
     if target.secret is None:
         return []
-    header = "bearer" if target.auth == "bearer" else target.provider.auth.get(dialect, "bearer")
+    usual = target.provider.auth.get(base_of(dialect), "bearer")
+    header = "bearer" if target.auth == "bearer" else usual
     if header == "none":
         return []
     if header == "bearer":

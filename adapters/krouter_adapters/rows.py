@@ -34,6 +34,7 @@ class _Row(BaseModel):
     tried: Text | None
     keyless: bool = False
     builtin: bool = False
+    counts_tokens: bool = False
 
 
 class _Rows(BaseModel):
@@ -116,4 +117,5 @@ def _provider(name: str, row: _Row) -> Provider:
         tried=row.tried,
         keyless=row.keyless,
         builtin=row.builtin,
+        counts_tokens=row.counts_tokens,
     )

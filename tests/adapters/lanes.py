@@ -52,7 +52,9 @@ class Got(NamedTuple):
 
 
 def call(dialect: str, stream: bool = False, **fields: Any) -> Call:
-    body = {"model": "asked", "messages": [{"role": "user", "content": "hello"}], "stream": stream}
+    said: Any = [{"role": "user", "content": "hello"}]
+    body = {"model": "asked", "input" if dialect == "responses" else "messages": said}
+    body["stream"] = stream
     body |= {"max_tokens": 64} if dialect == "messages" else {}
     raw = json.dumps({**body, **fields}).encode()
     return Call(get(dialect), Body.parse(raw), [], "asked", stream)

@@ -12,10 +12,11 @@ from krouter_adapters.demo import Demo, last_text, reply_text
 
 from krouter.adapter import Call, Target
 from krouter.body import Body
-from krouter.dialects import get
+from krouter.dialects import DIALECTS, get
 from krouter.dialects.base import Kind
 from krouter.errors import Fault
 from krouter.providers import Provider
+from krouter.sse import Splitter
 from krouter.wire import HttpWire, Incoming, WireError
 from tests.dialects.streams import play
 from tests.harness import Krouter
@@ -198,5 +199,24 @@ def test_a_canned_reply_is_read_within_its_limit_and_can_be_closed() -> None:
 
 def test_what_the_lane_takes() -> None:
     assert Demo().speaks(DEMO, "chat")
-    assert not Demo().speaks(DEMO, "responses")
+    assert not Demo().speaks(DEMO, "embeddings")
     assert not Demo().speaks(Provider("own", base_urls={"chat": "http://h"}), "chat")
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_it_speaks_every_dialect(dialect: str) -> None:
+    said = {"messages": "hi", "input": "hi", "contents": [{"parts": [{"text": "hi"}]}]}
+    raw = json.dumps({"model": "demo", **said}).encode()
+    reading = get(dialect).read_reply(asyncio.run(both(dialect, raw)))
+    assert reading.kind is Kind.ANSWER
+    body = Body.parse(raw)
+    live = get(dialect).tracker(body, None)
+    streamed = Call(get(dialect), body, [], "demo", True)
+
+    async def events() -> bytes:
+        return await whole(await Demo().send(streamed, Target(DEMO, "hello"), HttpWire()))
+
+    for event in Splitter().feed(asyncio.run(events())):
+        live.feed(event)
+    assert live.complete
+    assert live.usage is not None

@@ -346,3 +346,37 @@ def test_the_placeholder_for_missing_tools_cannot_be_called() -> None:
 def test_tools_that_are_no_list_are_named() -> None:
     wire = FakeWire(b"{}")
     assert "tools" in ask(call("chat", tools="x"), own(messages="http://h"), wire=wire).dropped
+
+
+CALL = {"functionCall": {"name": "f"}}
+
+
+def parts_of_gemini(*parts: Any) -> dict[str, Any]:
+    content = {"role": "model", "parts": list(parts)}
+    return {"candidates": [{"content": content, "finishReason": "STOP"}]}
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+@pytest.mark.parametrize("bare", [CALL, {"functionCall": {"name": "f", "args": None}}])
+def test_a_call_of_gemini_s_without_arguments_is_a_call(dialect: str, bare: Any) -> None:
+    reply, to = parts_of_gemini(bare), own(gemini="http://h")
+    whole = ask(call(dialect), to, wire=FakeWire(json.dumps(reply).encode()))
+    assert whole.reading.kind == Kind.ANSWER
+    assert b'"f"' in whole.raw
+    wire = FakeWire(sse(reply, done=False), kind=STREAM)
+    streamed = ask(call(dialect, True), to, wire=wire)
+    assert streamed.tracker.complete
+    assert not streamed.tracker.error
+    assert b'"f"' in streamed.raw
+
+
+@pytest.mark.parametrize("dialect", ["chat", "messages", "responses"])
+def test_code_that_gemini_has_run_is_named(dialect: str) -> None:
+    run = {"executableCode": {"language": "PYTHON", "code": "1"}}
+    ran = {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "1"}}
+    reply, to = parts_of_gemini({"text": "a"}, run, ran), own(gemini="http://h")
+    whole = ask(call(dialect), to, wire=FakeWire(json.dumps(reply).encode()))
+    wire = FakeWire(sse(reply, done=False), kind=STREAM)
+    streamed = ask(call(dialect, True), to, wire=wire)
+    for got in (whole, streamed):
+        assert {"executableCode", "codeExecutionResult"} <= set(got.dropped)

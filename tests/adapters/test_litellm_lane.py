@@ -60,6 +60,7 @@ DATA = f"data:image/png;base64,{PIXEL}"
         (row("nano-gpt"), "nano-gpt", "chat", None),
         (own(chat="http://h/v1"), "custom_openai", "chat", "http://h/v1/chat/completions"),
         (own(messages="http://h"), "anthropic", "messages", "http://h/v1/messages"),
+        (own(responses="http://h"), "openai", "responses", "http://h/v1/responses"),
     ],
     ids=lambda value: value.name if isinstance(value, Provider) else None,
 )  # fmt: skip
@@ -70,7 +71,7 @@ def test_where_a_call_goes(to: Provider, name: str, body: str, url: str | None) 
 
 
 @pytest.mark.parametrize(
-    "to", [row("demo"), row("deepgram"), row("azure"), own(responses="http://h")],
+    "to", [row("demo"), row("deepgram"), row("azure")],
     ids=lambda to: to.name,
 )  # fmt: skip
 def test_what_it_cannot_reach(to: Provider) -> None:
@@ -89,7 +90,7 @@ def test_what_it_cannot_reach(to: Provider) -> None:
         (row("gemini"), "messages", "litellm"),
         (row("demo"), "chat", "demo"),
         (row("cohere_chat"), "chat", "litellm"),
-        (row("cohere_chat"), "responses", None),
+        (row("cohere_chat"), "responses", "litellm"),
         (row("deepgram"), "chat", None),
     ],
 )

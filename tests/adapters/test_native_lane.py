@@ -23,9 +23,15 @@ from tests.harness import Krouter
 from tests.upstream import Behaviour, Upstream
 
 ROWS = {row.name: row for row in load_rows()}
-PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "responses": "/v1/responses",
+}
 DIALECTS = sorted(PATHS)
-OWN = Provider("own", base_urls={"chat": "http://h/v1", "messages": "http://h"})
+OWN = Provider(
+    "own", base_urls={"chat": "http://h/v1", "messages": "http://h", "responses": "http://h/v1"}
+)
 
 
 PLAIN = b'{"model":"a","messages":[]}'
@@ -155,6 +161,7 @@ def test_all_fields_keep_their_bytes(
         ("anthropic", "messages", {"auth": "bearer"}, ("authorization", "Bearer sk-1")),
         ("cc", "messages", {}, ("authorization", "Bearer sk-1")),
         ("openai", "chat", {}, ("authorization", "Bearer sk-1")),
+        ("openai", "responses", {}, ("authorization", "Bearer sk-1")),
         ("glm", "messages", {}, ("authorization", "Bearer sk-1")),
         ("glm", "chat", {}, ("authorization", "Bearer sk-1")),
     ],
@@ -242,7 +249,8 @@ def test_the_query_joins_that_of_the_base_url() -> None:
 def test_what_the_lane_takes() -> None:
     lane = NativeLane()
     assert lane.speaks(OWN, "chat")
-    assert not lane.speaks(OWN, "responses")
+    assert lane.speaks(OWN, "responses")
+    assert not lane.speaks(OWN, "gemini")
     assert not lane.speaks(ROWS["demo"], "chat")
 
 
@@ -256,7 +264,7 @@ def upstream() -> Iterator[Upstream]:
 def krouter(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
     settings = f"""
     [provider.local]
-    speaks = ["chat", "messages"]
+    speaks = ["chat", "messages", "responses"]
     base_url = "{upstream.url}"
     key = "env:LOCAL_KEY"
     """
@@ -279,17 +287,22 @@ def post(
 
 
 def ask(krouter: Krouter, dialect: str, model: str, **fields: Any) -> httpx.Response:
-    body = {"model": model, "messages": [{"role": "user", "content": "hi"}], **fields}
+    said = [{"role": "user", "content": "hi"}]
+    body = {"model": model, "input" if dialect == "responses" else "messages": said, **fields}
     return post(krouter, dialect, json.dumps(body).encode())
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_reaches_the_provider(krouter: Krouter, upstream: Upstream, dialect: str) -> None:
     raw = (
-        '{ "messages" : [{"role":"user","content":"h\\u00ef 😀","cache_control":{"x":1E5}}],\n'
-        ' "model":"local/ok", "safeguards":{"paths":["\\/a"]}, "big":12345678901234567890123,\n'
-        ' "max_tokens":9,"stream" :false}\n'
-    ).encode()
+        (
+            '{ "FIELD" : [{"role":"user","content":"h\\u00ef 😀","cache_control":{"x":1E5}}],\n'
+            ' "model":"local/ok", "safeguards":{"paths":["\\/a"]}, "big":12345678901234567890123,\n'
+            ' "max_tokens":9,"stream" :false}\n'
+        )
+        .replace("FIELD", "input" if dialect == "responses" else "messages")
+        .encode()
+    )
     headers = [
         ("Authorization", "Bearer caller-secret"),
         ("X-Api-Key", "caller-secret"),
@@ -310,7 +323,9 @@ def test_what_reaches_the_provider(krouter: Krouter, upstream: Upstream, dialect
     assert request.path == PATHS[dialect] + "?beta=true"
     assert request.body == raw.replace(b'"local/ok"', b'"ok"')
     host = upstream.url.removeprefix("http://")
-    key = ("authorization", "Bearer sk-local") if dialect == "chat" else ("x-api-key", "sk-local")
+    key = ("x-api-key", "sk-local")
+    if dialect != "messages":
+        key = ("authorization", "Bearer sk-local")
     version = [("anthropic-version", "2023-06-01")] if dialect == "messages" else []
     assert sorted((name.lower(), value) for name, value in request.headers) == sorted(
         [
@@ -356,7 +371,7 @@ def straight(upstream: Upstream, dialect: str) -> bytes:
     return httpx.post(upstream.url + PATHS[dialect], content=body).content
 
 
-NUMBERED = re.compile(rb'(?<=[_-])0000\d+|(?<="created":)\s*\d+')
+NUMBERED = re.compile(rb'(?<=[_-])0000\d+|(?<="created":)\s*\d+|(?<="created_at":)\s*\d+')
 
 
 def alike(raw: bytes) -> bytes:
@@ -392,7 +407,8 @@ def test_usage_that_was_not_asked_for_is_left_out(krouter: Krouter, upstream: Up
 
 
 ODD = b' { "n":1E5,\n\t"model" : "up" , "content":[{"type":"text","text":"\\u00ef","model":"up"}],'
-ODD += b'"choices":[{"message":{"content":"a"}}],"type":"message","x":{"y":[ ]} }\r\n'
+ODD += b'"choices":[{"message":{"content":"a"}}],"type":"message",'
+ODD += b'"output":[7],"status":"completed","x":{"y":[ ]} }\r\n'
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -403,7 +419,7 @@ def test_a_json_reply_passes_byte_for_byte(
     upstream.script("odd", [Behaviour(body=ODD, split=split)])
     renamed = ODD.replace(b'"up"', b'"local/odd"', 1)
     reply = ask(krouter, dialect, "local/odd")
-    assert reply.content == (ODD if dialect == "chat" else renamed)
+    assert reply.content == (renamed if dialect == "messages" else ODD)
     assert reply.headers["content-length"] == str(len(reply.content))
 
 
@@ -508,9 +524,16 @@ def test_base_urls_that_differ_by_dialect(upstream: Upstream, tmp_path: Path) ->
     upstream.clear()
     settings = f"""
     [provider.local]
-    base_urls = {{ chat = "{upstream.url}/a/v1", messages = "{upstream.url}/b" }}
+    [provider.local.base_urls]
+    chat = "{upstream.url}/a/v1"
+    messages = "{upstream.url}/b"
+    responses = "{upstream.url}/c/v1"
     """
     with Krouter(tmp_path, settings=settings) as running:
         for dialect in DIALECTS:
             assert ask(running, dialect, "local/ok").status_code == 200
-    assert [r.path for r in upstream.wait(2)] == ["/a/v1/chat/completions", "/b/v1/messages"]
+    assert [request.path for request in upstream.wait(3)] == [
+        "/a/v1/chat/completions",
+        "/b/v1/messages",
+        "/c/v1/responses",
+    ]

@@ -42,6 +42,7 @@ base_urls = { chat = "https://a.example/v1" }
         ("minimax", "messages", "https://api.minimax.io/anthropic/v1/messages"),
         ("openrouter", "chat", "https://openrouter.ai/api/v1/chat/completions"),
         ("openrouter", "messages", "https://openrouter.ai/api/v1/messages"),
+        ("openrouter", "responses", "https://openrouter.ai/api/v1/responses"),
         ("groq", "chat", "https://api.groq.com/openai/v1/chat/completions"),
         ("xai", "responses", "https://api.x.ai/v1/responses"),
         ("mistral", "chat", "https://api.mistral.ai/v1/chat/completions"),

@@ -25,6 +25,9 @@ from krouter_adapters.litellm_lane.ways import Aim, aim
 
 _log = logging.getLogger("krouter")
 
+_SPOKEN = frozenset(("chat", "messages", "responses", "gemini"))
+"""The dialects of callers."""
+
 _LARGE = 1 << 20
 """Bytes of a body that is translated beside the event loop, which it would hold up for long."""
 
@@ -36,7 +39,7 @@ class LitellmLane:
         self._library = library or LIBRARY
 
     def speaks(self, provider: Provider, dialect: str) -> bool:
-        return dialect in ("chat", "messages") and aim(provider) is not None
+        return dialect in _SPOKEN and aim(provider) is not None
 
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
         goal = aim(target.provider)

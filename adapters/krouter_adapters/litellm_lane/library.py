@@ -34,7 +34,11 @@ from krouter_adapters.litellm_lane.request import (
     named_for,
     with_params,
 )
-from krouter_adapters.litellm_lane.translate import finish_gemini_request, finish_messages_request
+from krouter_adapters.litellm_lane.translate import (
+    chat_to_responses,
+    finish_gemini_request,
+    finish_messages_request,
+)
 from krouter_adapters.litellm_lane.ways import Aim
 
 _log = logging.getLogger("krouter")
@@ -75,7 +79,8 @@ class Library(Classes):
         ask = Ask(goal.name, goal.base, key, prompt_of(chat["messages"]), params)
         line = Line(self.calls, prediction, wire, target.connect)
         reply = await called(line, ask, target.model, stream=call.stream)
-        shape = Shape(goal, target.model, {}, named_for(call.dialect.name, dropped))
+        lost = named_for(call.dialect.name, dropped)
+        shape = Shape(goal, target.model, {}, lost, told=draft.told)
         return received(reply, call, shape)
 
     def request(self, call: Call, target: Target, goal: Aim) -> Built:
@@ -86,6 +91,8 @@ class Library(Classes):
 
     def _request(self, call: Call, target: Target, goal: Aim) -> Built:
         draft = drafted(call, target, goal, self.adapt)
+        if goal.body == "responses":
+            return self._for_responses(call, target, goal, draft)
         unstreamed = goal.name in UNSTREAMED
         if unstreamed:
             draft.chat.pop("stream_options", None)
@@ -132,8 +139,36 @@ class Library(Classes):
             chunks=plan.chunks,
             fake=call.stream and (unstreamed or plan.fake),
             json_tool=as_tool,
+            told=draft.told,
+            customs=frozenset(draft.customs),
         )
         return Built(Outgoing(plan.url, headers, body), shape, signer)
+
+    def _for_responses(self, call: Call, target: Target, goal: Aim, draft: Draft) -> Built:
+        """Of LiteLLM's own classes for responses, none sends reasoning back."""
+        maker, known = target.provider.maker, self.litellm.model_cost.get(target.model)
+        made = chat_to_responses(
+            draft.chat,
+            maker,
+            summary=call.dialect.name != "chat",
+            thinks=not known or bool(known.get("supports_reasoning")),
+            customs=draft.customs,
+        )
+        data = {**made.body, **({"stream": True} if call.stream else {})}
+        for name in target.provider.drop:
+            data.pop(name, None)
+        assert goal.url is not None, "a provider's own address"
+        dropped = named_for(call.dialect.name, [*draft.dropped, *made.dropped])
+        shape = Shape(
+            aim=goal,
+            model=target.model,
+            names=draft.names,
+            dropped=dropped,
+            maker=maker,
+            told=draft.told,
+            customs=frozenset(draft.customs),
+        )
+        return Built(Outgoing(goal.url, headers_of(call, target, goal, {}), dump(data)), shape)
 
     def _signed(
         self, goal: Aim, key: AccessKey, url: str, headers: Headers, body: bytes

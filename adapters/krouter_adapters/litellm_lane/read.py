@@ -131,6 +131,8 @@ def looks_right(aim: Aim, reply: Json) -> bool:
             return "choices" in reply or reply.get("object") == "chat.completion"
         case "messages":
             return reply.get("type") == "message" or isinstance(reply.get("content"), list)
+        case "responses":
+            return reply.get("object") == "response" or isinstance(reply.get("output"), list)
         case "gemini":
             return not _GEMINI_SIGNS.isdisjoint(reply)
     return any(key in reply for key in _SIGNS.get(aim.name, reply))
@@ -166,9 +168,13 @@ def before_class(aim: Aim, event: Json) -> Json:
 
 
 def _gemini_event(event: Json) -> Json:
-    """The class drops the text of a reply that a filter ended, and needs a count of tokens."""
+    """The class drops the text of a reply that a filter ended, and needs a count of tokens and
+    the arguments of every call."""
     candidates = [
-        {**candidate, "finishReason": "STOP"} if candidate.get("finishReason") else candidate
+        {
+            **_with_arguments(candidate),
+            **({"finishReason": "STOP"} if candidate.get("finishReason") else {}),
+        }
         for candidate in as_dicts(event.get("candidates"))
     ]
     counts = event.get("usageMetadata") or {
@@ -177,6 +183,38 @@ def _gemini_event(event: Json) -> Json:
         "totalTokenCount": 0,
     }
     return {**event, "candidates": candidates, "usageMetadata": counts}
+
+
+def _with_arguments(candidate: Json) -> Json:
+    """Gemini leaves out the arguments of a call that has none."""
+    content = candidate.get("content")
+    if not isinstance(content, dict) or not isinstance(parts := content.get("parts"), list):
+        return candidate
+    return {**candidate, "content": {**content, "parts": [_with_args(part) for part in parts]}}
+
+
+def _with_args(part: Any) -> Any:
+    called = part.get("functionCall") if isinstance(part, dict) else None
+    if not isinstance(called, dict) or called.get("args") is not None:
+        return part
+    return {**part, "functionCall": {**called, "args": {}}}
+
+
+_GEMINI_CODE = ("executableCode", "codeExecutionResult")
+
+
+def unread(aim: Aim, event: Json) -> set[str]:
+    """What of a reply or an event chat has no place for, and the class leaves out unsaid."""
+    if aim.body != "gemini":
+        return set()
+    contents = (candidate.get("content") for candidate in as_dicts(event.get("candidates")))
+    parts = [
+        part
+        for content in contents
+        if isinstance(content, dict)
+        for part in as_dicts(content.get("parts"))
+    ]
+    return {name for name in _GEMINI_CODE if any(part.get(name) for part in parts)}
 
 
 def chat_from_generic(chunk: Mapping[str, Any]) -> Json:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -30,17 +30,28 @@ from krouter_adapters.litellm_lane.read import (
     failure_in,
     looks_right,
     tidied,
+    unread,
     whole_chat,
 )
+from krouter_adapters.litellm_lane.through import FromResponses, Teller, Through
 from krouter_adapters.litellm_lane.translate import (
+    ChatToGemini,
     ChatToMessages,
+    ChatToResponses,
+    CustomCalls,
     MessagesToChat,
+    ResponsesToChat,
+    Told,
     beside_calls,
     chat_chunk,
     chat_error,
+    chat_reply_to_gemini,
     chat_reply_to_messages,
+    chat_reply_to_responses,
     messages_reply_to_chat,
     prefixed_id,
+    responses_reply_to_chat,
+    with_customs,
 )
 from krouter_adapters.litellm_lane.translate.shapes import Json
 from krouter_adapters.litellm_lane.ways import Aim
@@ -48,6 +59,8 @@ from krouter_adapters.litellm_lane.ways import Aim
 MOST_REPLY = 64 << 20
 NO_REPLY = b"{}"
 """What no dialect takes for a reply."""
+MOST_UNREAD = 1 << 20
+"""Bytes kept of a body that holds no event, such as an error's."""
 ALIVE = b":\n\n"
 """Tells that the provider is not silent, where an event says nothing to the caller."""
 
@@ -74,6 +87,12 @@ class Shape:
     """The caller wants a stream, and the provider was asked for a whole reply."""
     json_tool: bool = False
     """The reply is the call of a tool that the caller does not know."""
+    maker: str = ""
+    """Who signs the reasoning of a body of responses."""
+    told: Told | None = None
+    """What a reply to a caller of responses or gemini must know of the request."""
+    customs: frozenset[str] = frozenset()
+    """Tools that a caller of chat has as custom ones, and the provider as functions."""
 
 
 def received(reply: Incoming, call: Call, shape: Shape) -> Incoming:
@@ -84,16 +103,11 @@ def received(reply: Incoming, call: Call, shape: Shape) -> Incoming:
     if shape.fake:
         return FakeStream(reply, call, shape)
     wrapped = call.stream and is_wrapped(shape.aim.name)
-    if shape.aim.body == call.dialect.name and not wrapped:
+    if shape.aim.body == call.dialect.name and not wrapped and not shape.customs:
         return reply
     if not call.stream:
         return Whole(reply, call, shape)
-    return reply if _is_json(reply.headers) else Stream(reply, call, shape)
-
-
-def _is_json(headers: Headers) -> bool:
-    kind = next((value for name, value in headers if name.lower() == "content-type"), "")
-    return kind.partition(";")[0].strip().lower() == "application/json"
+    return Stream(reply, call, shape)
 
 
 def _headers(reply: Incoming, kind: str) -> Headers:
@@ -109,7 +123,7 @@ class Whole:
         self.headers = _headers(reply, "application/json")
         self.dropped = shape.dropped
         self._reply = reply
-        self._to_messages = call.dialect.name == "messages"
+        self._dialect = call.dialect.name
         self._shape = shape
 
     async def chunk(self) -> bytes:
@@ -119,7 +133,7 @@ class Whole:
     async def read(self, limit: int) -> bytes:
         raw = await self._reply.read(limit)
         lost: set[str] = set()
-        told = translated(raw, self._shape, to_messages=self._to_messages, lost=lost)
+        told = translated(raw, self._shape, self._dialect, lost)
         self.dropped = _with_lost(self.dropped, lost)
         return told or raw
 
@@ -136,7 +150,7 @@ def _with_lost(dropped: tuple[str, ...], lost: set[str]) -> tuple[str, ...]:
 
 
 def translated(
-    raw: bytes, shape: Shape, *, to_messages: bool, lost: set[str] | None = None
+    raw: bytes, shape: Shape, dialect: str = "chat", lost: set[str] | None = None
 ) -> bytes:
     """A whole reply in the caller's dialect; an error as it is, nothing for what is no reply.
     `lost` is told what of it the caller's dialect has no place for."""
@@ -148,17 +162,35 @@ def translated(
     if not looks_right(shape.aim, reply):
         return NO_REPLY
     try:
+        names, chat = shape.names, reply
         if shape.aim.body == "messages":
             reply = untooled(reply) if shape.json_tool else reply
-            return dump(messages_reply_to_chat(reply, shape.names, lost))
-        chat = reply
-        if shape.aim.body != "chat":
+            signed = dialect in _SIGNED
+            names, chat = {}, messages_reply_to_chat(reply, names, lost, signed=signed)
+        elif shape.aim.body == "responses":
+            signed = dialect in _SIGNED
+            chat = responses_reply_to_chat(reply, shape.maker, signed=signed, lost=lost)
+        elif shape.aim.body != "chat":
             chat = whole_chat(shape.aim, reply, shape.read, shape.model)
-        if chat.get("error") or not to_messages:
-            return dump(_renamed(chat, shape.names))
-        return dump(chat_reply_to_messages(chat, shape.names, lost))
+            if lost is not None:
+                lost |= unread(shape.aim, reply)
+        if chat.get("error") or dialect == "chat":
+            return dump(with_customs(_renamed(chat, names), shape.customs))
+        return dump(_WHOLE[dialect](chat, names, shape, lost))
     except Exception:  # whatever a class stumbles over is no reply of the provider's
         return NO_REPLY
+
+
+_WHOLE: Mapping[str, Callable[[Json, Mapping[str, str], Shape, set[str] | None], Json]] = {
+    "messages": lambda chat, names, _, lost: chat_reply_to_messages(chat, names, lost),
+    "responses": lambda chat, names, shape, lost: chat_reply_to_responses(
+        chat, names, shape.told, lost
+    ),
+    "gemini": lambda chat, names, shape, lost: chat_reply_to_gemini(chat, names, shape.told, lost),
+}
+"""A completion as a reply of a dialect."""
+_SIGNED = frozenset(("messages", "responses", "gemini"))
+"""Dialects whose callers keep the signatures of another's thinking."""
 
 
 def _object(raw: bytes) -> Json | None:
@@ -184,38 +216,35 @@ def _renamed(chat: Json, names: Mapping[str, str]) -> Json:
     return chat
 
 
-class Teller(Protocol):
-    """Tells a stream in the caller's dialect."""
-
-    lost: set[str]
-    """What of the reply the caller's dialect has no place for."""
-
-    def feed(self, event: Json) -> bytes: ...
-
-    def end(self) -> bytes:
-        """The end, if it is the proper one."""
-
-    def error(self, error: Json) -> bytes: ...
-
-
 class _ToChat:
     """Chunks in chat form, told as chat."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
+    def __init__(self, names: Mapping[str, str], customs: frozenset[str]) -> None:
         self.lost: set[str] = set()
+        self._customs = CustomCalls(customs)
         self._names = names
         self._finished = False
 
     def feed(self, event: Json) -> bytes:
-        choices = event.get("choices") or ()
+        chunk = self._customs.turned(_renamed(event, self._names))
+        choices = chunk.get("choices") or ()
         self._finished |= any(choice.get("finish_reason") for choice in choices)
-        return chat_chunk(_renamed(event, self._names))
+        return chat_chunk(chunk)
 
     def end(self) -> bytes:
         return DONE if self._finished else b""
 
     def error(self, error: Json) -> bytes:
         return chat_chunk(chat_error({"error": error}))
+
+
+_TELLERS: Mapping[str, Callable[[Mapping[str, str], Shape], Teller]] = {
+    "chat": lambda names, shape: _ToChat(names, shape.customs),
+    "messages": lambda names, _: ChatToMessages(names),
+    "responses": lambda names, shape: ChatToResponses(names, shape.told),
+    "gemini": lambda names, shape: ChatToGemini(names, shape.told),
+}
+"""Of chunks in chat form."""
 
 
 class _Untooled:
@@ -253,6 +282,7 @@ class _FromClass:
 
     def feed(self, event: Json) -> bytes:
         finish = self._end_of(event)
+        self.lost |= unread(self._aim, event)
         chunks = list(self._chunks(before_class(self._aim, event)))
         told = b"".join(map(self._told, chunks))
         if finish == BROKEN:
@@ -310,16 +340,22 @@ def _no_end(event: Json) -> None:
 
 
 def _teller(call: Call, shape: Shape) -> Teller:
+    dialect = call.dialect.name
     if shape.aim.body == "messages":
-        plain = MessagesToChat(shape.names)
-        return _Untooled(plain) if shape.json_tool else plain
-    to_messages = call.dialect.name == "messages"
-    teller: Teller = ChatToMessages(shape.names) if to_messages else _ToChat(shape.names)
+        plain = MessagesToChat(shape.names, signed=dialect in _SIGNED)
+        told: Teller = _Untooled(plain) if shape.json_tool else plain
+        as_it_is = dialect == "chat" and not shape.customs
+        return told if as_it_is else Through(told, _TELLERS[dialect]({}, shape))
+    teller = _TELLERS[dialect](shape.names, shape)
+    if shape.aim.body == "responses":
+        reader = ResponsesToChat(shape.maker, signed=dialect in _SIGNED)
+        return FromResponses(reader, teller, is_chat=dialect == "chat")
     return teller if shape.aim.body == "chat" else _FromClass(shape, teller)
 
 
 class Stream:
-    """An event stream."""
+    """An event stream, by what comes rather than by what its head says it is. A body without any
+    event is handed on as it came."""
 
     def __init__(self, reply: Incoming, call: Call, shape: Shape) -> None:
         self.status = reply.status
@@ -329,6 +365,8 @@ class Stream:
         self._frames = frames_for(shape.aim.name)
         self._teller = _teller(call, shape)
         self._by_name = shape.aim.body == "messages"
+        self._unread: bytes | None = b""
+        """What has come before the first event; None from then on."""
         self._over = False
 
     async def chunk(self) -> bytes:
@@ -341,11 +379,21 @@ class Stream:
             events = self._frames.feed(raw) if raw else whole_events(self._frames.flush())
         except SSEError as error:
             raise WireError(Fault.GARBAGE, str(error)) from None
+        if self._unread is not None and not any(event.data for event in events):
+            return self._without_events(raw)
+        self._unread = None
         told = b"".join(self._told(events))
         self.dropped = _with_lost(self.dropped, self._teller.lost)
         if raw:
             return told or ALIVE
         return told + self._ended()
+
+    def _without_events(self, raw: bytes) -> bytes:
+        self._unread = ((self._unread or b"") + raw)[:MOST_UNREAD]
+        if raw:
+            return ALIVE
+        self._over = True
+        return self._unread if self._unread.lstrip()[:1] in (b"{", b"[") else b""
 
     def _told(self, events: list[Event]) -> Iterator[bytes]:
         for event in events:
@@ -422,14 +470,15 @@ class FakeStream:
     async def read(self, limit: int) -> bytes:
         raw = await self._reply.read(limit)
         shape = self._shape
-        to_messages = self._call.dialect.name == "messages"
-        teller: Teller = ChatToMessages(shape.names) if to_messages else _ToChat(shape.names)
+        teller = _TELLERS[self._call.dialect.name](shape.names, shape)
         reply = _object(raw)
         if reply is not None and reply.get("error"):
             error = reply["error"]
             return teller.error(error if isinstance(error, dict) else {"message": str(error)})
         lost: set[str] = set()
-        chat = _object(translated(raw, shape, to_messages=False, lost=lost))
+        chat = _object(translated(raw, shape, lost=lost))
+        if chat is not None and isinstance(chat.get("error"), dict):
+            return teller.error(chat["error"])
         if chat is None or not chat.get("choices"):
             raise WireError(Fault.GARBAGE, "no reply of this provider")
         told = b"".join(teller.feed(chunk) for chunk in _pieces(chat)) + teller.end()

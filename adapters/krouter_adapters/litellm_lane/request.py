@@ -14,7 +14,18 @@ from krouter.providers import DEFAULT_AUTH
 from krouter.settings import Dialect
 from krouter.wire import Headers
 from krouter_adapters.litellm_lane.signatures import with_signatures
-from krouter_adapters.litellm_lane.translate import messages_to_chat, prepare_chat, takes
+from krouter_adapters.litellm_lane.translate import (
+    Told,
+    Translated,
+    customs_of,
+    gemini_to_chat,
+    messages_to_chat,
+    prepare_chat,
+    responses_to_chat,
+    takes,
+    takes_of_gemini,
+    takes_of_responses,
+)
 from krouter_adapters.litellm_lane.ways import Aim
 from krouter_adapters.native_lane import credential, joined, replaced
 
@@ -48,12 +59,46 @@ _NOT_PASSED = ("x-stainless-", "x-forwarded-", "x-real-ip", "x-request-id")
 
 @dataclass(slots=True)
 class Draft:
-    """A request in chat form. `names` gives tool names of the reply their own form back."""
+    """A request in chat form. `names` gives tool names of the reply their own form back; `told` is
+    what the reply of a responses or gemini caller must know."""
 
     chat: dict[str, Any]
     names: dict[str, str]
     dropped: list[str] = field(default_factory=list)
     original: dict[str, Any] = field(default_factory=dict)
+    told: Told | None = None
+    customs: dict[str, Any] = field(default_factory=dict)
+    """Tools that the caller has as custom ones, by name."""
+
+
+_Chat = tuple[Translated, Told | None]
+
+
+def _from_messages(body: dict[str, Any], target: Target, aim: Aim, adapt: Adapt) -> _Chat:
+    keep = takes(aim.name, target.model)
+    if aim.body == "responses":
+        keep |= {"sealed"}
+    return messages_to_chat(body, adapt, keep), None
+
+
+def _from_responses(body: dict[str, Any], target: Target, aim: Aim, adapt: Adapt) -> _Chat:
+    keep = takes_of_responses(aim.name, target.model, aim.body)
+    made = responses_to_chat(body, keep, target.provider.maker)
+    return made.translated, made.told
+
+
+def _from_gemini(body: dict[str, Any], target: Target, aim: Aim, adapt: Adapt) -> _Chat:
+    keep = takes_of_gemini(aim.name, target.model, aim.body)
+    if aim.body == "responses":
+        keep |= {"sealed"}
+    return gemini_to_chat(body, keep, target.provider.maker)
+
+
+_TO_CHAT: Mapping[str, Callable[[dict[str, Any], Target, Aim, Adapt], _Chat]] = {
+    "messages": _from_messages,
+    "responses": _from_responses,
+    "gemini": _from_gemini,
+}
 
 
 def drafted(call: Call, target: Target, aim: Aim, adapt: Adapt) -> Draft:
@@ -61,8 +106,9 @@ def drafted(call: Call, target: Target, aim: Aim, adapt: Adapt) -> Draft:
     body = {**_decoded(call), "model": target.model}
     names: dict[str, str] = {}
     dropped: list[str] = []
-    if call.dialect.name == "messages":
-        first = messages_to_chat(body, adapt, takes(aim.name, target.model))
+    told = None
+    if to_chat := _TO_CHAT.get(call.dialect.name):
+        first, told = to_chat(body, target, aim, adapt)
         body, names, dropped = first.body, first.names, list(first.dropped)
     if aim.body != "chat":
         body = with_params(body, target)
@@ -76,7 +122,8 @@ def drafted(call: Call, target: Target, aim: Aim, adapt: Adapt) -> Draft:
         dropped += _without_media(second.body)
     if aim.body == "gemini":
         with_signatures(second.body.get("messages"))
-    return Draft(second.body, names, dropped + list(second.dropped), original)
+    customs = customs_of(original.get("tools"))
+    return Draft(second.body, names, dropped + list(second.dropped), original, told, customs)
 
 
 _SAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
@@ -95,7 +142,10 @@ def _decoded(call: Call) -> dict[str, Any]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise Unsendable(f"The body cannot be translated: {error}.") from None
     body.pop("stream", None)
-    if not isinstance(body.get("messages"), list):
+    if call.dialect.name == "responses":
+        if not isinstance(body.get("input"), str | list):
+            raise Unsendable("input must be a text or a list.")
+    elif call.dialect.name != "gemini" and not isinstance(body.get("messages"), list):
         raise Unsendable("messages must be a list.")
     return body  # type: ignore[no-any-return]
 
@@ -249,16 +299,40 @@ def _count(chat: Mapping[str, Any], kind: str) -> int:
     return sum(part.get("type") == kind for part in parts(chat))
 
 
-_OWN_NAMES = {
-    "stop": "stop_sequences",
-    "reasoning_effort": "thinking",
-    "parallel_tool_calls": "disable_parallel_tool_use",
-    "user": "metadata.user_id",
-    "response_format": "output_format",
+_OWN_NAMES: Mapping[str, Mapping[str, str]] = {
+    "messages": {
+        "stop": "stop_sequences",
+        "reasoning_effort": "thinking",
+        "parallel_tool_calls": "disable_parallel_tool_use",
+        "user": "metadata.user_id",
+        "response_format": "output_format",
+    },
+    "responses": {
+        "max_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+        "response_format.json_object": "text.format.json_object",
+        "verbosity": "text.verbosity",
+    },
+    "gemini": {
+        "top_p": "topP",
+        "top_k": "topK",
+        "max_tokens": "maxOutputTokens",
+        "stop": "stopSequences",
+        "presence_penalty": "presencePenalty",
+        "frequency_penalty": "frequencyPenalty",
+        "logprobs": "responseLogprobs",
+        "top_logprobs": "logprobs",
+        "reasoning_effort": "thinkingConfig",
+        "thinking": "thinkingConfig",
+        "tool_choice": "toolConfig",
+        "response_format": "responseSchema",
+        "response_format.json_object": "responseMimeType",
+    },
 }
 
 
 def named_for(dialect: str, dropped: list[str]) -> tuple[str, ...]:
     """The dropped fields by the names that the caller knows them by."""
-    names = _OWN_NAMES if dialect == "messages" else {}
+    names = _OWN_NAMES.get(dialect, {})
     return tuple(dict.fromkeys(names.get(name, name) for name in dropped))

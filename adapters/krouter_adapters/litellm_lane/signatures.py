@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import threading
-from contextlib import suppress
 from typing import Any
 
 from cachetools import LRUCache
 
+from krouter_adapters.litellm_lane.translate.sealed import call_key
 from krouter_adapters.litellm_lane.translate.shapes import Json, as_dicts
 
 # Gemini wants the signature of its thought back beside each call. An id that held it would be too
@@ -23,18 +22,8 @@ def remember(call: Json) -> None:
         signature = fields.get("thought_signature") if isinstance(fields, dict) else None
         if signature and call.get("id"):
             with _guard:
-                _signatures[_signed(call)] = str(signature)
+                _signatures[call_key(call)] = str(signature)
             return
-
-
-def _signed(call: Json) -> str:
-    """Whole calls as keys: ids such as `call_1` come again in other conversations."""
-    function = call.get("function") or {}
-    arguments = function.get("arguments")
-    with suppress(ValueError, TypeError, RecursionError):
-        given = json.loads(arguments) if isinstance(arguments, str) else arguments
-        arguments = json.dumps(given, sort_keys=True)
-    return f"{call.get('id')} {function.get('name')} {arguments}"
 
 
 def with_signatures(messages: Any) -> None:
@@ -42,6 +31,6 @@ def with_signatures(messages: Any) -> None:
     for message in as_dicts(messages):
         for call in as_dicts(message.get("tool_calls")):
             with _guard:
-                signature = _signatures.get(_signed(call))
+                signature = _signatures.get(call_key(call))
             if signature:
                 call["provider_specific_fields"] = {"thought_signature": signature}

@@ -14,7 +14,7 @@ from krouter.providers import Provider, endpoint
 
 FILE = "ways.toml"
 
-Form = Literal["chat", "messages", "gemini", "other"]
+Form = Literal["chat", "messages", "gemini", "responses", "other"]
 """What a provider is sent; "other" is a format of its own."""
 
 GENERIC = "custom_openai"
@@ -61,7 +61,12 @@ def _way(fields: dict[str, Any]) -> Way:
 
 @lru_cache(maxsize=512)
 def _aim(
-    name: str, base: str | None, chat: str | None, messages: str | None, gemini: str | None
+    name: str,
+    base: str | None,
+    chat: str | None,
+    messages: str | None,
+    gemini: str | None,
+    responses: str | None,
 ) -> Aim | None:
     way = load_ways().get(name)
     if way is None or way.way == "unsupported":
@@ -79,6 +84,8 @@ def _aim(
     if messages:
         url = endpoint(messages, "messages")
         return Aim("anthropic", url, "messages", url)
+    if responses:
+        return Aim("openai", responses, "responses", endpoint(responses, "responses"))
     return _gemini(gemini) if gemini else None
 
 
@@ -95,5 +102,5 @@ def aim(provider: Provider) -> Aim | None:
     name = provider.litellm
     if provider.own and "chat" in urls:
         name = GENERIC
-    spoken = urls.get("chat"), urls.get("messages"), urls.get("gemini")
+    spoken = urls.get("chat"), urls.get("messages"), urls.get("gemini"), urls.get("responses")
     return _aim(name, None if any(spoken) else provider.litellm_base, *spoken)

@@ -19,6 +19,7 @@ from krouter_adapters.litellm_lane.translate import (
     prepare_chat,
     takes,
 )
+from krouter_adapters.litellm_lane.translate.sealed import seal
 from krouter_adapters.litellm_lane.translate.shapes import tool_id_back, tool_id_out
 
 from krouter.dialects import get
@@ -43,6 +44,20 @@ def test_messages_to_chat(case: Any, adapt: Adapt, capsys: pytest.CaptureFixture
     assert (got.names, got.dropped) == (case["names"], case["dropped"])
     assert given_body == case["input"], "the caller's own object is left as it is"
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("form", ["thinking", "sealed"])
+def test_a_host_gets_the_thinking_of_its_form(adapt: Adapt, form: str) -> None:
+    """Claude's signatures go to Claude, the sealed reasoning of responses to its host."""
+    blocks: dict[str, Any] = {
+        "thinking": {"type": "thinking", "thinking": "hm", "signature": "claude's"},
+        "sealed": {"type": "redacted_thinking", "data": seal("host", [])},
+    }
+    content = [*blocks.values(), {"type": "text", "text": "hi"}]
+    body = {"messages": [{"role": "assistant", "content": content}]}
+    got = messages_to_chat(body, adapt, frozenset({form}))
+    assert got.body["messages"][0]["thinking_blocks"] == [blocks[form]]
+    assert got.dropped == ["thinking of another provider"]
 
 
 @pytest.mark.parametrize("target", ["chat", "messages", "gemini"])

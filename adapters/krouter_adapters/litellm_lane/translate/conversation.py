@@ -14,6 +14,7 @@ from typing import Any
 
 from krouter.dialects.thinking import UNSIGNED
 from krouter_adapters.litellm_lane.translate.replies import joined_text
+from krouter_adapters.litellm_lane.translate.sealed import of_form
 from krouter_adapters.litellm_lane.translate.shapes import (
     THINKING,
     Dropped,
@@ -126,12 +127,16 @@ class Conversation:
         thinking = [block for block in blocks if block.get("type") in THINKING]
         if not thinking:
             return
-        if "thinking" in self._keep:
+        if not _WITH_BLOCKS.isdisjoint(self._keep):
             signed = [
                 b for b in thinking if b.get("signature", "") not in ("", UNSIGNED) or b.get("data")
             ]
+            kept = of_form(signed, sealed="sealed" in self._keep)
+            if kept:
+                message["thinking_blocks"] = kept
+            if len(kept) < len(signed):
+                self._dropped.add_thinking()
             if signed:
-                message["thinking_blocks"] = signed
                 return
         thought = "".join(as_text(block.get("thinking")) for block in thinking)
         if thought and "reasoning_content" in self._keep:
@@ -261,6 +266,9 @@ class Conversation:
     def _marks(self, block: Json) -> None:
         if block.get("cache_control") and "cache_control" not in self._keep:
             self._dropped.add("cache_control")
+
+
+_WITH_BLOCKS = frozenset(("thinking", "sealed"))
 
 
 def _kind(block: Json) -> str:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from krouter_adapters.litellm_lane.translate.custom_tools import as_function, custom_of
 from krouter_adapters.litellm_lane.translate.history import History
 from krouter_adapters.litellm_lane.translate.schemas import object_schema, plain_schema
 from krouter_adapters.litellm_lane.translate.shapes import (
@@ -110,11 +111,13 @@ def _tools(out: Json, target: Form, dropped: Dropped) -> None:
     given = out.pop("tools", None)
     if given is not None and not isinstance(given, list):
         dropped.add("tools")
-    tools = [kept for tool in as_dicts(given) if (kept := _tool(tool, dropped))]
+    tools = [kept for tool in as_dicts(given) if (kept := _tool(tool, dropped, target))]
     choice = out.pop("tool_choice", None)
     allowed = as_dict(choice)
     if allowed.get("type") == "allowed_tools":
         tools, choice = _allowed(tools, as_dict(allowed.get("allowed_tools")) or allowed)
+    elif custom := custom_of(allowed):
+        choice = {"type": "function", "function": {"name": custom["name"]}}
     elif allowed and allowed.get("type") != "function":
         dropped.add(f"tool_choice.{allowed.get('type')}")
         choice = None
@@ -146,11 +149,14 @@ def _with_schema(tool: Json, target: Form, dropped: Dropped) -> Json:
     return {**tool, "function": {**function, "parameters": schema}}
 
 
-def _tool(tool: Json, dropped: Dropped) -> Json | None:
-    """A function tool. The flat form of Responses and Anthropic's own are read too."""
+def _tool(tool: Json, dropped: Dropped, target: Form = "other") -> Json | None:
+    """A function tool; a custom one becomes one, whose grammar responses alone can hold to. The
+    flat form of Responses and Anthropic's own are read too."""
     function = tool.get("function")
     if isinstance(function, dict) and as_text(function.get("name")):
         return {**tool, "type": "function"}
+    if custom := custom_of(tool):
+        return as_function(custom, Dropped() if target == "responses" else dropped)
     name, kind = as_text(tool.get("name")), tool.get("type")
     anthropic = kind == "custom" and "input_schema" in tool
     if not name or not (anthropic or kind in (None, "function")):
@@ -164,7 +170,7 @@ def _tool(tool: Json, dropped: Dropped) -> Json | None:
 def _allowed(tools: list[Json], allowed: Json) -> tuple[list[Json], Any]:
     """A choice among some tools is the same as offering only those."""
     names = [
-        as_dict(tool.get("function")).get("name", tool.get("name"))
+        (custom_of(tool) or as_dict(tool.get("function"))).get("name", tool.get("name"))
         for tool in as_dicts(allowed.get("tools"))
     ]
     kept = [tool for tool in tools if tool["function"]["name"] in names]

@@ -53,11 +53,12 @@ class MessagesToChat:
     """Fed the events of one messages stream, it returns the same reply as chat chunks.
 
     `names` maps tool names as sent to the caller's own; `lost` is what of the reply chat has no
-    place for.
+    place for. `signed`: with blocks of thinking beside the reasoning, as LiteLLM has them.
     """
 
-    def __init__(self, names: Mapping[str, str] | None = None) -> None:
+    def __init__(self, names: Mapping[str, str] | None = None, *, signed: bool = False) -> None:
         self.lost: set[str] = set()
+        self._signed = signed
         self._names = names or {}
         self._closed = False
         self._started = False
@@ -91,6 +92,15 @@ class MessagesToChat:
             case "error":
                 return self.error(as_dict(data.get("error")))
         return b""
+
+    def plain(self, data: Json) -> str:
+        """The text of an event that does no more than go on with the text before; else empty."""
+        if self._closed or self._apart or not self._said:
+            return ""
+        delta = data.get("delta")
+        if data.get("type") != "content_block_delta" or type(delta) is not dict:
+            return ""
+        return as_text(delta.get("text")) if delta.get("type") == "text_delta" else ""
 
     def end(self) -> bytes:
         """Nothing: `message_stop` is the only end."""
@@ -141,9 +151,16 @@ class MessagesToChat:
                 return self._thought(delta.get("thinking"))
             case "input_json_delta":
                 return self._input(as_index(data.get("index")), delta.get("partial_json"))
+            case "signature_delta" if self._signed and as_text(delta.get("signature")):
+                signature = as_text(delta.get("signature"))
+                return self._block_of_thinking({"type": "thinking", "signature": signature})
             case "citations_delta":
                 self.lost.add("citations")
         return b""
+
+    def _block_of_thinking(self, block: Json) -> bytes:
+        blocks = to_json([block]).encode()
+        return self._begun(self._lead + b'"thinking_blocks":' + blocks + _TAIL)
 
     def _text(self, text: Any) -> bytes:
         if type(text) is not str or not text:
@@ -161,6 +178,8 @@ class MessagesToChat:
     def _block(self, data: Json) -> bytes:
         block, index = as_dict(data.get("content_block")), as_index(data.get("index"))
         kind = block.get("type")
+        if kind == "redacted_thinking" and self._signed:
+            return self._block_of_thinking(block)
         self.lost |= untold_block(block)
         if kind == "text":
             return self._text(block.get("text"))

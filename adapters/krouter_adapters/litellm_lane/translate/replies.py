@@ -9,16 +9,14 @@ import time
 from collections.abc import Iterator, Mapping
 
 from krouter.dialects.thinking import UNSIGNED
-from krouter_adapters.litellm_lane.translate.chat_stream import (
-    content_texts,
-    messages_error,
-    untold,
-)
+from krouter_adapters.litellm_lane.translate.chat_blocks import content_texts, untold
+from krouter_adapters.litellm_lane.translate.chat_stream import messages_error
 from krouter_adapters.litellm_lane.translate.messages_stream import chat_error, untold_block
 from krouter_adapters.litellm_lane.translate.shapes import (
     CUT_CALL,
     FAILED,
     NAMELESS,
+    THINKING,
     Json,
     arguments_object,
     as_dict,
@@ -157,10 +155,14 @@ def _tool_uses(message: Json, names: Mapping[str, str]) -> tuple[list[Json], boo
 
 
 def messages_reply_to_chat(
-    reply: Json, names: Mapping[str, str] | None = None, lost: set[str] | None = None
+    reply: Json,
+    names: Mapping[str, str] | None = None,
+    lost: set[str] | None = None,
+    *,
+    signed: bool = False,
 ) -> Json:
     """A message as a chat completion, or an error where it was cut. `lost` is told what of it chat
-    has no place for."""
+    has no place for. `signed`: blocks of thinking stand beside the reasoning, as LiteLLM has it."""
     blocks = as_dicts(as_dict(reply).get("content"))
     uses = [block for block in blocks if block.get("type") == "tool_use"]
     stop = reply.get("stop_reason")
@@ -175,6 +177,7 @@ def messages_reply_to_chat(
         return chat_error({"error": CUT_CALL})
     if lost is not None:
         lost |= {name for block in blocks for name in untold_block(block)}
+        lost -= set(THINKING) if signed else set()
     calls = [_call(block, names or {}) for block in uses if block not in cut]
     thought = "".join(
         as_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"
@@ -183,6 +186,8 @@ def messages_reply_to_chat(
     message: Json = {"role": "assistant", "content": text or None, "refusal": None}
     if thought:
         message["reasoning_content"] = thought
+    if signed and (thinking := [block for block in blocks if block.get("type") in THINKING]):
+        message["thinking_blocks"] = thinking
     if calls:
         message["tool_calls"] = calls
     elif not text:

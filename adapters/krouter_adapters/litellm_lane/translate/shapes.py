@@ -120,6 +120,10 @@ class Dropped:
     def add(self, name: Any) -> None:
         self._names.setdefault(_NOT_IN_NAMES.sub("_", str(name)[:80]))
 
+    def add_thinking(self) -> None:
+        """Thinking that the host has not signed, under the name that it has in native calls too."""
+        self._names.setdefault("thinking of another provider")
+
     def names(self) -> list[str]:
         return list(self._names)
 

@@ -1,0 +1,140 @@
+"""The tools of a responses request, as chat has them.
+
+Source: the OpenAI API reference, "Responses"; the tools of Codex (namespaces of nested tools).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from krouter_adapters.litellm_lane.translate.responses_shapes import Tool, Tools
+from krouter_adapters.litellm_lane.translate.shapes import (
+    Dropped,
+    Json,
+    as_dict,
+    as_dicts,
+    as_text,
+)
+
+_FIELDS = frozenset(("type", "name", "description", "parameters", "strict", "format"))
+# Marks on a tool that change nothing for a host which has no use for them.
+_MARKS = frozenset(("defer_loading", "allowed_callers", "output_schema"))
+
+
+def tools_to_chat(given: Any, tools: Tools, dropped: Dropped) -> list[Json]:
+    """Function tools. A custom tool becomes one too; tools that the API itself runs have nobody to
+    run them elsewhere."""
+    return [
+        _function(tool, namespace, tools, dropped) for tool, namespace in _callable(given, dropped)
+    ]
+
+
+def _callable(given: Any, dropped: Dropped) -> Iterator[tuple[Json, Json]]:
+    for tool in as_dicts(given):
+        kind = tool.get("type")
+        if kind == "namespace" and as_text(tool.get("name")):
+            space = tool
+            for inner in as_dicts(tool.get("tools")):
+                if _is_callable(inner, dropped):
+                    yield inner, space
+                    space = {**tool, "description": ""}  # said once
+        elif _is_callable(tool, dropped):
+            yield tool, {}
+
+
+def _is_callable(tool: Json, dropped: Dropped) -> bool:
+    kind = tool.get("type")
+    if kind in ("function", "custom") and as_text(tool.get("name")):
+        return True
+    dropped.add(f"tools.{kind or 'unnamed'}")
+    return False
+
+
+def _function(tool: Json, namespace: Json, tools: Tools, dropped: Dropped) -> Json:
+    for key in tool:
+        if key not in _FIELDS and key not in _MARKS:
+            dropped.add(f"tools.{key}")
+    is_custom = tool["type"] == "custom"
+    kind = Tool(tool["name"], "custom" if is_custom else "function", as_text(namespace.get("name")))
+    function: Json = {"name": tools.name_of(kind)}
+    description = as_text(tool.get("description"))
+    if about := as_text(namespace.get("description")):
+        description = f"({namespace['name']}: {about})\n\n{description}".strip()
+    if is_custom:
+        description = "\n\n".join(filter(None, (description, grammar_in_words(tool, dropped))))
+    elif tool.get("strict") is not None:
+        function["strict"] = tool["strict"]
+    if description:
+        function["description"] = description
+    schema = TEXT_INPUT if is_custom else as_dict(tool.get("parameters"))
+    function["parameters"] = schema or {"type": "object", "properties": {}}
+    return {"type": "function", "function": function}
+
+
+TEXT_INPUT: Json = {
+    "type": "object",
+    "properties": {"input": {"type": "string", "description": "The whole input, as plain text."}},
+    "required": ["input"],
+    "additionalProperties": False,
+}
+
+
+def grammar_in_words(tool: Json, dropped: Dropped) -> str:
+    """The grammar of a custom tool's input in words, since no function holds to one."""
+    form = as_dict(tool.get("format"))
+    if form.get("type") in (None, "text"):
+        return ""
+    grammar = as_dict(form.get("grammar")) or form
+    dropped.add("tools.format")
+    definition = as_text(grammar.get("definition"))
+    if not definition:
+        return ""
+    syntax = as_text(grammar.get("syntax"))
+    return f"The input must follow this {syntax} grammar:\n{definition}".replace("  ", " ")
+
+
+def choice_to_chat(
+    choice: Any, chat_tools: list[Json], tools: Tools, dropped: Dropped
+) -> tuple[list[Json], Any]:
+    """The tools to offer and the choice among them."""
+    fields = as_dict(choice)
+    if not chat_tools:
+        if choice not in (None, "auto", "none"):
+            dropped.add("tool_choice")
+        return chat_tools, None
+    if choice in ("auto", "none", "required"):
+        return chat_tools, choice
+    match fields.get("type"):
+        case "function" | "custom":
+            name = _named(fields, tools)
+            if name:
+                return chat_tools, {"type": "function", "function": {"name": name}}
+        case "allowed_tools":
+            return _allowed(fields, chat_tools, tools, dropped)
+    if choice is not None:
+        dropped.add(f"tool_choice.{fields.get('type') or 'unknown'}")
+    return chat_tools, None
+
+
+def _named(fields: Json, tools: Tools) -> str | None:
+    return tools.find(as_text(fields.get("name")), as_text(fields.get("namespace")))
+
+
+def _allowed(
+    fields: Json, chat_tools: list[Json], tools: Tools, dropped: Dropped
+) -> tuple[list[Json], Any]:
+    """A choice among some tools is the same as offering only those."""
+    names: set[str | None] = set()
+    for tool in as_dicts(fields.get("tools")):
+        if tool.get("type") == "namespace":
+            space = tool.get("name")
+            names |= {sent for sent, own in tools.by_name.items() if own.namespace == space}
+        elif (name := _named(tool, tools)) is not None:
+            names.add(name)
+        else:
+            dropped.add(f"tool_choice.{tool.get('type')}")
+    kept = [tool for tool in chat_tools if tool["function"]["name"] in names]
+    if not kept:
+        return [], None
+    return kept, "required" if fields.get("mode") == "required" else "auto"
