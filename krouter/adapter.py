@@ -26,6 +26,8 @@ class Call:
     stream: bool
     query: str = ""
     total: float | None = None
+    tail: str = ""
+    """What stands behind the path of the dialect's endpoint; a native lane's only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,17 @@ def load_models() -> ModelData:
     LiteLLM."""
     data: ModelData = import_module("krouter_adapters.model_data").load_models()
     return data
+
+
+class Tokenizer(Protocol):
+    def count(self, text: str) -> int:
+        """Blocks. Raises OSError where it cannot."""
+
+
+def load_tokenizer() -> Tokenizer | None:
+    """What estimates tokens; None where there is none. Its first count takes long."""
+    found: Tokenizer | None = import_module("krouter_adapters.tokenizer").load_tokenizer()
+    return found
 
 
 def bare_names() -> Mapping[str, str]:

@@ -348,6 +348,9 @@ _GONE = _words(
 # A feature that the model has not is no sign that there is no such model.
 _NOT_GONE = _words(r"\bnot (?:be )?supported (?:with|by|for|on|when|in)\b", r"\bdoes not support\b")
 
+_STORED_CODES = _names("previous_response_not_found")
+_NOT_STORED = _words(r"\b(?:item|response|conversation|prompt) with id\b.{0,200} not found\b")
+
 _BROKEN = frozenset((Fault.REFUSED, Fault.RESET, Fault.DNS, Fault.TLS, Fault.CUT, Fault.GARBAGE))
 _OPEN_TO_QUOTA = frozenset((400, 403, 429))
 _FILTER_STATUSES = frozenset((400, 403, 422, 451))
@@ -388,6 +391,8 @@ RULES: tuple[Rule, ...] = (
     Rule(_MODEL_GONE, statuses={403}, codes=_GONE_CODES, says=_GONE, unless=_NOT_GONE),
     Rule(_NOT_SIGNED_IN, statuses={401, 403}),
     Rule(_NOT_SIGNED_IN, statuses={400}, codes=_KEY_CODES, says=_WRONG_KEY),
+    # OpenAI answers 404 where an item of the input is only the id of one that it has not stored.
+    Rule(_BAD_REQUEST, statuses={404}, codes=_STORED_CODES, says=_NOT_STORED),
     Rule(_MODEL_GONE, statuses={404, 410}),
     Rule(_FEATURE, statuses={400, 422}, feature=True),
     Rule(_MODEL_GONE, statuses={400}, codes=_GONE_CODES, says=_GONE, unless=_NOT_GONE),

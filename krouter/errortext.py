@@ -46,17 +46,24 @@ STANDS_FOR: Mapping[str, int] = {
     "internal": 500,
     "unavailable": 503,
     "service_unavailable": 503,
+    "service_unavailable_error": 503,
+    "server_is_overloaded": 503,
+    "slow_down": 503,
     "timeout_error": 504,
     "deadline_exceeded": 504,
     "overloaded_error": 529,
 }
 
 
+_VAGUE = frozenset(("invalid_prompt", "invalid_request_error"))
+
+
 def stands_for(text: ErrorText) -> int | None:
     """The HTTP status that an error inside a stream stands for, by its code, then its type; what
-    says more than "server error" goes first."""
-    found = [status for status in map(_status, (text.code, text.type)) if status]
-    return next((status for status in found if status != 500), found[0] if found else None)
+    says more than whose fault it is goes first."""
+    found = [(name.lower(), status) for name in (text.code, text.type) if (status := _status(name))]
+    clear = (status for name, status in found if status != 500 and name not in _VAGUE)
+    return next(clear, found[0][1] if found else None)
 
 
 def _status(name: str) -> int | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from krouter.accounts import Account
 from krouter.adapter import Adapter, lane_for
 from krouter.combos import LEVELS, Combo, Entry, reference
+from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.plan import NotBuilt, Plan
 from krouter.providers import Provider
 from krouter.ranking import DRAW_LOTS, Place, Standing, order, strategy_of
@@ -141,7 +142,7 @@ def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle
         return Obstacle(Skip.UNKNOWN_PROVIDER)
     lane = lane_for(world.lanes, provider, ask.dialect)
     if lane is None:
-        return out_of_reach(provider)
+        return out_of_reach(provider, ask.dialect)
     accounts = list(world.accounts_of(provider.name, leaf.entry))
     if not accounts:
         return Obstacle(Skip.NO_ACCOUNT, missing_account(provider, leaf.entry.accounts))
@@ -172,8 +173,10 @@ def _standing(
     )
 
 
-def out_of_reach(provider: Provider) -> Obstacle:
-    """Why no lane can take a call to `provider`."""
+def out_of_reach(provider: Provider, dialect: str = "") -> Obstacle:
+    """Why no lane can take a call of `dialect` to `provider`."""
+    if dialect == EMBEDDINGS.name:
+        return Obstacle(Skip.NO_EMBEDDINGS, f"{provider.name} has no endpoint beside one for chat")
     if provider.unsupported:
         return Obstacle(Skip.UNSUPPORTED, provider.unsupported.rstrip("."))
     if provider.known_by_litellm and not (provider.litellm_base or provider.base_urls):

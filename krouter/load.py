@@ -25,7 +25,7 @@ from krouter.ledger import Ledger
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
-from krouter.problems import ConfigError, Problem, json_path
+from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
 from krouter.route import Log, Route
@@ -79,24 +79,7 @@ def load_config(
     file = str(paths.config)
     settings = settings or load_settings(paths.config, required=required)
     registry = build_registry(load_rows(), settings, file)
-    if unbuilt := list(_unbuilt(settings, registry, file)):
-        raise ConfigError(unbuilt)
     return Config(settings, registry, collect_accounts(registry, settings, env, file))
-
-
-def _unbuilt(settings: Settings, registry: Registry, file: str) -> Iterator[Problem]:
-    """Providers that are said to speak only what nothing can be translated to: whoever called one
-    would be answered 501."""
-    lanes = load_lanes()
-    for name, given in settings.provider.items():
-        provider = registry.find(name)
-        if not given.speaks or provider is None:
-            continue
-        if not any(lane_for(lanes, provider, dialect) for dialect in DIALECTS):
-            message = (
-                f"{' and '.join(given.speaks)} alone is not built yet: it could not be called."
-            )
-            yield Problem(file, json_path(("provider", name, "speaks")), message)
 
 
 def open_combos(paths: Paths) -> ComboStore:

@@ -69,7 +69,12 @@ def _all_locked(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]])
 
 def _nothing_to_send(progress: Progress) -> Answer:
     skipped = [step for step in progress.route.steps if isinstance(step, Skipped)]
-    unbuilt = {Skip.NEEDS_TRANSLATION, Skip.NOT_BUILT, Skip.UNSUPPORTED}
+    unbuilt = {
+        Skip.NEEDS_TRANSLATION,
+        Skip.NOT_BUILT,
+        Skip.UNSUPPORTED,
+        Skip.NO_EMBEDDINGS,
+    }
     counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
     if counted and all(step.reason is Skip.CALLER_UNSIGNED for step in counted):
         return _error(progress, 401, _unsigned(progress, counted))

@@ -13,6 +13,7 @@ from krouter.ranking import Standing
 from krouter.reporter import QuotaReporter
 from krouter.sessions import Sessions
 from krouter.settings import AccountStrategy
+from krouter.vectors import Vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +25,12 @@ class Pool:
     quota: QuotaBook
     sessions: Sessions
     turns: Turns
+    vectors: Vectors
 
     @classmethod
     def empty(cls, now: Callable[[], float], reporters: Iterable[QuotaReporter] = ()) -> Pool:
         quota = QuotaBook(now, reporters)
-        return cls(now, HealthBook(now), quota, Sessions(now), Turns())
+        return cls(now, HealthBook(now), quota, Sessions(now), Turns(), Vectors())
 
     def standing(
         self,

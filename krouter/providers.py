@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 from krouter.problems import ConfigError, Problem, did_you_mean
 from krouter.settings import AuthHeader, Dialect, ProviderSettings, Settings
 
+Spoken = Dialect | Literal["embeddings"]
+"""What an endpoint takes. Who speaks chat has its embeddings beside it."""
 Auth = AuthHeader | Literal["none"]
 
 DEFAULT_AUTH: Mapping[Dialect, Auth] = MappingProxyType(
@@ -34,7 +36,7 @@ class Provider:
     names it takes others of a chat request, for models that fit a glob of `rename_for`. `tried`
     says when the row was last proven against the real service, or "untried". A `keyless` provider
     needs no account of the user's; `own` ones come from the settings; a `builtin` one answers in
-    this process.
+    this process. One that `counts_tokens` has `/count_tokens` behind its messages endpoint.
     A `known_by_litellm` one has no row of its own: it is reached as LiteLLM reaches it, at
     `litellm_base`; `base_like` shows what its address looks like where it has no common one, and
     `unsupported` says why it cannot be reached at all.
@@ -61,6 +63,7 @@ class Provider:
     keyless: bool = False
     own: bool = False
     builtin: bool = False
+    counts_tokens: bool = False
 
     @property
     def maker(self) -> str:
@@ -68,10 +71,15 @@ class Provider:
         base = next(iter(self.base_urls.values()), self.litellm_base)
         return urlsplit(base).netloc if base else self.name
 
-    def url(self, dialect: Dialect) -> str | None:
+    def url(self, dialect: Spoken) -> str | None:
         """The endpoint for `dialect`, or None where the provider does not speak it over HTTP."""
-        base = self.base_urls.get(dialect)
+        base = self.base_urls.get(base_of(dialect))
         return endpoint(base, dialect) if base else None
+
+
+def base_of(spoken: Spoken) -> Dialect:
+    """The dialect whose base URL and credential an endpoint has."""
+    return "chat" if spoken == "embeddings" else spoken
 
 
 NAMES_KEPT = 4096
@@ -197,6 +205,7 @@ def _overridden(row: Provider, given: ProviderSettings) -> Provider:
         drop=tuple(dict.fromkeys(row.drop + given.drop)),
         rename={**row.rename, **given.rename},
         rename_for=("*",) if given.rename else row.rename_for,
+        counts_tokens=row.counts_tokens if given.counts_tokens is None else given.counts_tokens,
     )
 
 
@@ -215,6 +224,7 @@ def _own(name: str, given: ProviderSettings) -> Provider:
         source="settings",
         keyless=given.key is None,
         own=True,
+        counts_tokens=bool(given.counts_tokens),
     )
 
 
@@ -228,16 +238,17 @@ def _litellm_prefix(speaks: tuple[Dialect, ...]) -> str:
     return "anthropic" if "messages" in speaks else "gemini"
 
 
-_TAILS: Mapping[Dialect, tuple[str, ...]] = {
+_TAILS: Mapping[Spoken, tuple[str, ...]] = {
     "chat": ("chat", "completions"),
     "messages": ("v1", "messages"),
     "responses": ("responses",),
     "gemini": ("v1beta", "models"),
+    "embeddings": ("embeddings",),
 }
 _GEMINI_VERSIONS = ("v1", "v1beta", "v1alpha")
 
 
-def endpoint(base_url: str, dialect: Dialect) -> str:
+def endpoint(base_url: str, dialect: Spoken) -> str:
     """Where requests of `dialect` go, for what a provider's documentation calls its base URL.
 
     A trailing slash, a version or a whole endpoint in `base_url`, of this dialect or another, is
@@ -256,7 +267,7 @@ def extended(url: str, tail: str) -> str:
     return urlunsplit(parts._replace(path=parts.path.rstrip("/") + tail))
 
 
-def _endpoint_path(given: tuple[str, ...], dialect: Dialect) -> tuple[str, ...]:
+def _endpoint_path(given: tuple[str, ...], dialect: Spoken) -> tuple[str, ...]:
     if dialect != "gemini" and given[-len(_TAILS[dialect][-2:]) :] == _TAILS[dialect]:
         return given
     root = _without_endpoint(given)
@@ -281,7 +292,7 @@ def _without_endpoint(path: tuple[str, ...]) -> tuple[str, ...]:
         path = path[:-1]
     if path[-2:] == ("chat", "completions"):
         return path[:-2]
-    if path[-1:] in (("messages",), ("responses",)):
+    if path[-1:] in (("messages",), ("responses",), ("embeddings",)):
         return path[:-1]
     if path[-1:] == ("models",) and path[-2:-1] and path[-2] in _GEMINI_VERSIONS:
         return path[:-1]

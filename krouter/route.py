@@ -42,6 +42,7 @@ class Skip(StrEnum):
     NOT_BUILT = "not built"
     NEEDS_TRANSLATION = "needs translation"
     UNSUPPORTED = "cannot be reached"
+    NO_EMBEDDINGS = "cannot be reached for embeddings"
     NO_ADDRESS = "has no address"
     UNKNOWN_PROVIDER = "unknown provider"
     NESTED_TOO_DEEPLY = "nested too deeply"
@@ -57,6 +58,8 @@ class End(StrEnum):
     UNDER_WAY = "under way"
     ANSWERED = "answered"
     UNKNOWN_MODEL = "unknown model"
+    STORED_ELSEWHERE = "stored elsewhere"
+    VECTORS_DIFFER = "vectors of different sizes"
     NOTHING_SENT = "nothing could be sent"
     KROUTER_FAILED = "krouter failed"
 

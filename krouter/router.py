@@ -11,14 +11,17 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Any, Literal
 
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
 from krouter.combos import Combo, Entry
 from krouter.costs import cost_of
+from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.dialects.needs import needs
 from krouter.dialects.session import session_key
+from krouter.dialects.stored import stored_field
+from krouter.embeddable import why_not
 from krouter.errors import Failure
 from krouter.lineup import merged
 from krouter.plan import NotBuilt
@@ -43,6 +46,23 @@ FoundBy = Literal["combo", "alias", "claude-name", "model", "bare-name"]
 
 class UnknownModel(Exception):
     """A name that is neither a combo nor a model; the text says so and what is near."""
+
+
+class StoredElsewhere(Exception):
+    """A request that rests on what a provider has stored, and may go to another."""
+
+    def __init__(self, field: str, call: Call) -> None:
+        self.field = field
+        given = call.body.value(field)
+        is_previous = field == "previous_response_id"
+        self.code = "previous_response_not_found" if is_previous else "unsupported_parameter"
+        found = f"Previous response {given!r:.100} not found. " if is_previous else ""
+        super().__init__(
+            f"{found}{field!r} needs what one account of a provider has stored, and for"
+            f" {call.model[:LONGEST_NAME]!r} another may answer, or one that stores nothing. Send"
+            " the whole conversation, or name a provider/model that speaks this dialect itself and"
+            " has one account."
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +160,17 @@ def _single(model: str) -> Combo:
     return Combo.model_construct(name="direct", models=(Entry.model_construct(model=model),))
 
 
+def _check_stored(field: str, call: Call, destination: Destination, world: World) -> None:
+    """Only a single account of a provider that speaks the dialect itself has what it stored.
+    Raises StoredElsewhere."""
+    entry = destination.combo.models[0]
+    provider, _ = world.registry.split(entry.model)
+    if not destination.direct or provider is None or call.dialect.name not in provider.base_urls:
+        raise StoredElsewhere(field, call)
+    if len(list(world.accounts_of(provider.name, entry))) > 1:
+        raise StoredElsewhere(field, call)
+
+
 def _ask(call: Call, world: World) -> Ask:
     """What the request asks of the order, and carries."""
     name = call.dialect.name
@@ -149,9 +180,28 @@ def _ask(call: Call, world: World) -> Ask:
         needs(name, call.body),
         cache(world.board.turns.take),
         cache(world.pool.turns.take),
-        cache(lambda: session_key(name, call.body, call.headers)),
+        cache(lambda: _session(call)),
         cache(lambda: int(world.chance() * SEEDS)),
     )
+
+
+def _session(call: Call) -> str:
+    """Embeddings belong to no conversation."""
+    if call.dialect is EMBEDDINGS:
+        return ""
+    return session_key(call.dialect.name, call.body, call.headers)
+
+
+def _unlike(call: Call, combo: Combo, world: World) -> str:
+    """Why a combo's vectors could not be compared; a size that is asked for is all entries'."""
+    return "" if call.body.value("dimensions") else why_not(combo, world)
+
+
+def _in_turn(combo: Combo) -> Combo:
+    """Embeddings cannot be fused."""
+    if combo.strategy != "fusion":
+        return combo
+    return combo.model_copy(update={"strategy": "fallback"})
 
 
 def _timed(combo: Combo, call: Call) -> Combo:
@@ -208,11 +258,21 @@ class Router:
     async def _answer(self, call: Call, world: World, route: Route) -> Answer:
         try:
             destination = resolve(call.model, world)
+            stored = stored_field(call.dialect.name, call.body)
+            if stored:
+                _check_stored(stored, call, destination, world)
             combo = _timed(destination.combo, call) if destination.direct else destination.combo
+            if call.dialect is EMBEDDINGS:
+                if fault := _unlike(call, combo, world):
+                    return self._refused(call, route, 400, fault, End.VECTORS_DIFFER)
+                combo = _in_turn(combo)
             ask = _ask(call, world)
-            plan = plan_for(combo, world, ask, adapted=True)
+            plan = plan_for(combo, world, ask, adapted=not stored)
         except UnknownModel as unknown:
             return self._refused(call, route, 404, str(unknown), End.UNKNOWN_MODEL)
+        except StoredElsewhere as elsewhere:
+            notes = {"code": elsewhere.code, "param": elsewhere.field}
+            return self._refused(call, route, 400, str(elsewhere), End.STORED_ELSEWHERE, notes)
         except NotBuilt as missing:
             message = f"This version cannot answer: {missing}."
             return self._refused(call, route, 501, message, Skip.NOT_BUILT)
@@ -226,11 +286,19 @@ class Router:
         rename = self._rename(call, world)
         return await Walk(Progress(call, world, route, deadline, rename, ask)).run(plan)
 
-    def _refused(self, call: Call, route: Route, status: int, message: str, reason: str) -> Answer:
+    def _refused(
+        self,
+        call: Call,
+        route: Route,
+        status: int,
+        message: str,
+        reason: str,
+        notes: Mapping[str, Any] | None = None,
+    ) -> Answer:
         self.world.log("COMBO", f"{route.asked}: {status} {message}")
         route.status, route.outcome = status, reason
         headers = [("x-should-retry", "false"), *stamps(route)] if status == 501 else stamps(route)
-        return error_answer(call.dialect, status, message, headers=headers)
+        return error_answer(call.dialect, status, message, notes=notes, headers=headers)
 
     def _rename(self, call: Call, world: World) -> str | None:
         """Claude Code sends the reply's model back on resume, so messages callers see the name

@@ -10,12 +10,10 @@ from krouter.adapter import Call
 from krouter.body import Body, dump
 from krouter.callers import CallerUnsigned, callers_token
 from krouter.dialects.strip import without_images
-from krouter.dialects.thinking import UNSIGNED, digest, thinking_digests, without_thinking
+from krouter.dialects.thinking import thinking_digests, unsigned_digests, without_thinking
 from krouter.features import Feature, in_other_spelling, in_other_words, without_features
 from krouter.lineup import Candidate
 from krouter.progress import Progress
-
-_UNSIGNED = digest(UNSIGNED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +78,9 @@ def _foreign(progress: Progress, candidate: Candidate) -> frozenset[str]:
     if not progress.signed:
         return frozenset()
     foreign = progress.world.board.makers.foreign(candidate.provider.maker, progress.signed)
-    unsigned = {_UNSIGNED} if candidate.lane.name == "native" else set()
-    return foreign | (progress.signed & unsigned)
+    if candidate.lane.name == "native":
+        return foreign | unsigned_digests(progress.call.dialect.name, progress.call.body)
+    return foreign
 
 
 async def secret_for(progress: Progress, candidate: Candidate) -> str | None:

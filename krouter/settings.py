@@ -281,6 +281,7 @@ class ProviderSettings(_Model):
     headers: Headers = Field(default_factory=dict)
     drop: tuple[Text, ...] = ()
     rename: dict[Text, Text] = Field(default_factory=dict)
+    counts_tokens: Flag | None = None
     account_strategy: AccountStrategy | None = None
     account_sticky_limit: Count | None = None
     max_concurrent: Count | None = None

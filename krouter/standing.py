@@ -37,7 +37,7 @@ def snapshot(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> 
     """All that the order of this request follows from. A rotation moves on by it, so that a combo
     which cannot be run is refused before. Raises NotBuilt."""
     routing = world.settings.routing
-    runnable(combo, routing, ask.stream)
+    runnable(combo, routing)
     turn = ask.turn(combo.name) if rotates(combo, routing) else 0
     seen = _seen(combo, world, ask.needs)
     found = Snapshot(combo, routing, seen, ask.stream, ask.needs, turn)

@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from krouter.adapter import Target
+from krouter.adapter import Adapter, Target
 from krouter.answer import Answer
 from krouter.attempt import Failed, Limits, Trial
 from krouter.board import Ticket
@@ -21,6 +21,7 @@ from krouter.progress import Progress
 from krouter.route import Attempt, Skip
 from krouter.secrets import SecretError
 from krouter.sendable import secret_for, sendable
+from krouter.vectors import guarded
 
 LONGEST_WAIT = 10.0
 """A stated wait above this many seconds is not waited out on the same account."""
@@ -279,7 +280,7 @@ class Tries:
                 send.params,
                 leaf.timeouts.connect,
             ),
-            lane=candidate.lane,
+            lane=self._lane(candidate),
             wire=world.wire,
             board=world.board,
             route=self.progress.route,
@@ -292,8 +293,14 @@ class Tries:
             dropped=send.dropped,
             session=self.progress.ask.session() if candidate.standing else "",
             secrets=frozenset(self.progress.secrets),
+            guard=leaf.combo.stream_guard,
             callers_own=account.auth == "caller",
         )
+
+    def _lane(self, candidate: Candidate) -> Adapter:
+        progress = self.progress
+        combo, vectors = progress.route.combo, progress.world.pool.vectors
+        return guarded(candidate.lane, progress.call, vectors, combo, candidate.leaf.name)
 
     def _attempt_limit(self, leaf: Leaf, final: bool) -> float | None:
         """Seconds until a reply must begin. The last attempt may take all the time there is,

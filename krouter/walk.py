@@ -12,6 +12,7 @@ from krouter.answer import Answer
 from krouter.attempt import Failed
 from krouter.board import Block, Blocked, LockState, Pair
 from krouter.bounds import Bounds
+from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.errors import Failure
 from krouter.families import related
 from krouter.lineup import Candidate, Leaf, Obstacle, candidates, leaves
@@ -145,10 +146,11 @@ class Walk:
         return blocked is not None and blocked.lock.failure is Failure.MODEL_GONE
 
     def _stand_ins(self, leaf: Leaf) -> Iterator[Leaf]:
-        """Models of the same family at the same provider. Who asks for one model gets no other."""
+        """Models of the same family at the same provider. Who asks for one model gets no other,
+        and no two models give vectors that can be compared."""
         alias, _, model = leaf.name.partition("/")
         provider = self.progress.world.registry.find(alias)
-        if not self.progress.route.combo or provider is None:
+        if not self.progress.route.combo or provider is None or self._embeds():
             return
         attempts = self.progress.route.attempts
         tried = [each.model for each in attempts if each.provider == provider.name]
@@ -157,6 +159,9 @@ class Walk:
             entry = leaf.entry.model_copy(update={**_ANOTHER, "model": f"{alias}/{name}"})
             last = leaf.last and place == len(names)
             yield replace(leaf, entry=entry, reason=f"stands in for {leaf.name}", last=last)
+
+    def _embeds(self) -> bool:
+        return self.progress.call.dialect is EMBEDDINGS
 
     async def _without_images(self) -> Answer | None:
         """Those that take no images, asked once more without them."""

@@ -228,14 +228,11 @@ class _Entries:
             yield from self._entry(Entry(model=combo.judge_name), file, path)
 
     def _strategy(self, combo: Combo, file: str) -> Iterator[Problem]:
-        routing = self.config.settings.routing
-        for path, stream in (("$.strategy", False), ("$.streamGuard", True)):
-            try:
-                runnable(combo, routing, stream)
-            except NotBuilt as missing:
-                hint = "A call that needs it is answered 501."
-                yield Problem(file, path, f"not built: {missing}.", hint, "warning")
-                return
+        try:
+            runnable(combo, self.config.settings.routing)
+        except NotBuilt as missing:
+            hint = "A call that needs it is answered 501."
+            yield Problem(file, "$.strategy", f"not built: {missing}.", hint, "warning")
 
     def _entry(self, entry: Entry, file: str, path: str) -> Iterator[Problem]:
         alias = entry.model.partition("/")[0]

@@ -12,7 +12,7 @@ import msgspec
 
 from krouter.body import Body, BodyError
 from krouter.errortext import read_error, stands_for
-from krouter.sse import Event
+from krouter.sse import Event, with_data
 
 
 class Kind(StrEnum):
@@ -61,6 +61,10 @@ class Reading:
 class CallError(ValueError):
     """A request that cannot be routed; the message says what is wrong with it."""
 
+    def __init__(self, message: str, status: int = 400) -> None:
+        self.status = status
+        super().__init__(message)
+
 
 class Asked(NamedTuple):
     """What a request asks for: the name of a combo or a model, and whether as a stream."""
@@ -102,6 +106,10 @@ class Dialect(Protocol):
     prefix: str
     """How the paths of its endpoints begin, where they name the model; empty where they do not."""
 
+    keep_alive: bytes
+    """What tells a caller that waits for a stream that it is not forgotten, as SSE bytes; empty
+    where clients of the dialect take nothing of the kind."""
+
     def asked(self, body: Body, path: str) -> Asked:
         """Raises CallError."""
 
@@ -120,8 +128,14 @@ class Dialect(Protocol):
         """An error reply. `told` is the provider's parsed error body, whose fields are kept where
         it has the dialect's form; `notes` are added to the error object."""
 
-    def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
-        """An error after the stream has begun, as SSE bytes."""
+    def error_event(
+        self,
+        status: int,
+        message: str,
+        notes: Mapping[str, Any],
+        after: Tracker | None = None,
+    ) -> bytes:
+        """An error after the stream has begun, as SSE bytes; `after` has followed what came."""
 
     def ending(self, tracker: Tracker) -> bytes:
         """What is missing after a complete stream, as SSE bytes."""
@@ -160,13 +174,24 @@ def asked_in(body: Body, conversation: str, kinds: str, what: str) -> Asked:
     return Asked(model, stream is True)
 
 
-def rename(raw: bytes, model: str) -> bytes:
-    """A JSON object that names `model`; unchanged if it does already, or cannot be cut."""
+def rename(raw: bytes, model: str, field: str = "model") -> bytes:
+    """A JSON object that names `model` in `field`; unchanged if it does already, or cannot be
+    cut."""
     try:
         body = Body.parse(raw)
     except BodyError:
         return raw
-    return raw if body.value("model") == model else body.edited({"model": model})
+    return raw if body.value(field) == model else body.edited({field: model})
+
+
+def renamed_within(event: Event, field: str, model: str) -> bytes | None:
+    """The bytes of an event whose `field` holds what names the model; None to leave it as it is."""
+    try:
+        whole = Body.parse(event.data or b"")
+    except BodyError:
+        return None
+    inner = rename(bytes(whole.fields[field]), model)
+    return with_data(event, whole.edited({field: msgspec.Raw(inner)}))
 
 
 def told_message(error: Any, raw: bytes) -> str:

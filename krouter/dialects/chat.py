@@ -126,6 +126,8 @@ _reply = msgspec.json.Decoder(_Reply).decode
 _Decode = Callable[[bytes], _Chunk | _FirstChunk]
 
 _CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal")
+# OpenRouter streams pictures and sealed reasoning beside them.
+_IN_DELTAS = (*_CONTENT, "audio", "images", "reasoning_details")
 
 
 class ChatTracker:
@@ -215,7 +217,7 @@ def _index(choice: _Choice) -> int:
 
 def _has_content(chunk: _FirstChunk) -> bool:
     deltas = [said for choice in chunk.choices or () if (said := choice.delta or choice.message)]
-    return any(delta.get(key) for delta in deltas for key in _CONTENT)
+    return any(delta.get(key) for delta in deltas for key in _IN_DELTAS)
 
 
 def read_usage(usage: Any) -> Usage | None:
@@ -255,6 +257,7 @@ class Chat:
     name = "chat"
     paths: tuple[str, ...] = ("/v1/chat/completions",)
     prefix = ""
+    keep_alive = b": keep-alive\n\n"
 
     def asked(self, body: Body, path: str) -> Asked:
         return asked_in(body, "messages", "[", "a list of messages")
@@ -310,7 +313,13 @@ class Chat:
         except RecursionError:
             return self.error_body(status, message, notes, None)
 
-    def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
+    def error_event(
+        self,
+        status: int,
+        message: str,
+        notes: Mapping[str, Any],
+        after: Tracker | None = None,
+    ) -> bytes:
         return encode(self.error_body(status, message, notes, None))
 
     def ending(self, tracker: Tracker) -> bytes:

@@ -17,7 +17,7 @@ FIELD: Mapping[str, str] = {
     "responses": "input",
     "gemini": "contents",
 }
-"""The field of each dialect's body that holds the conversation."""
+"""The field of each dialect's body that holds the conversation; one that is not here has none."""
 
 SYSTEM: Mapping[str, tuple[str, ...]] = {
     "messages": ("system",),
@@ -31,13 +31,13 @@ _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 def raw_history(dialect_name: str, body: Body) -> bytes:
     """The conversation as it was sent; empty if there is none."""
-    raw = body.fields.get(FIELD[dialect_name])
+    raw = body.fields.get(FIELD.get(dialect_name, ""))
     return b"" if raw is None else bytes(raw)
 
 
 def items_of(dialect_name: str, body: Body) -> list[Any]:
     """The items, decoded. A lone text is a message of the user's."""
-    conversation = body.value(FIELD[dialect_name])
+    conversation = body.value(FIELD.get(dialect_name, ""))
     if isinstance(conversation, str):
         return [{"role": "user", "content": conversation}]
     if isinstance(conversation, dict):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from krouter.body import Body, BodyError, dump
+from krouter.body import Body, dump
 from krouter.dialects.base import (
     UNREADABLE,
     Asked,
@@ -25,10 +25,11 @@ from krouter.dialects.base import (
     has_text,
     read_loosely,
     rename,
+    renamed_within,
     told_message,
 )
 from krouter.dialects.thinking import signatures_of
-from krouter.sse import Event, encode, with_data
+from krouter.sse import Event, encode
 
 _FINISHED = frozenset(["end_turn", "tool_use", "stop_sequence", "pause_turn", "refusal"])
 
@@ -173,12 +174,7 @@ class MessagesTracker:
             self._count({**message.usage, "output_tokens": None})
         if self._rename is None or message.model == self._rename:
             return None
-        try:
-            whole = Body.parse(event.data or b"")
-        except BodyError:
-            return None
-        inner = rename(bytes(whole.fields["message"]), self._rename)
-        return with_data(event, whole.edited({"message": msgspec.Raw(inner)}))
+        return renamed_within(event, "message", self._rename)
 
     def _count(self, usage: Any) -> None:
         """The counts of `message_delta` are totals and replace those of `message_start`."""
@@ -211,6 +207,7 @@ class Messages:
     name = "messages"
     paths: tuple[str, ...] = ("/v1/messages",)
     prefix = ""
+    keep_alive = encode(b'{"type": "ping"}', "ping")
 
     def asked(self, body: Body, path: str) -> Asked:
         return asked_in(body, "messages", "[", "a list of messages")
@@ -255,7 +252,13 @@ class Messages:
         except RecursionError:
             return self.error_body(status, message, notes, None)
 
-    def error_event(self, status: int, message: str, notes: Mapping[str, Any]) -> bytes:
+    def error_event(
+        self,
+        status: int,
+        message: str,
+        notes: Mapping[str, Any],
+        after: Tracker | None = None,
+    ) -> bytes:
         return encode(self.error_body(status, message, notes, None), "error")
 
     def ending(self, tracker: Tracker) -> bytes:

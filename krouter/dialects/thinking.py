@@ -13,17 +13,23 @@ from krouter.dialects.history import decoded, raw_history, raw_items, with_items
 OMITTED = "[thinking omitted]"
 UNSIGNED = "krouter-unsigned"
 """Stands as the signature of thinking that nobody has signed, which no provider takes back."""
+SEALED = ("krouter1.", "a3JvdXRlcjEu")
+"""How a signature of krouter's own making begins, which holds another dialect's thinking: as it
+is, and where signatures are in base64."""
 # Gemini 3 asks for a signature on each tool call of the turn and takes this in its place:
 # ai.google.dev, "Thought signatures".
 ANY_SIGNATURE = "skip_thought_signature_validator"
 
 _MARK = re.compile(rb'"(?:signature|redacted_thinking|encrypted_content|thought_?[sS]ignature)"')
+_ALPHABET = str.maketrans("-_", "+/")
 _CLEARS = "clear_thinking"
 _GEMINI_KEYS = ("thoughtSignature", "thought_signature")
 
 
 def digest(signature: str) -> str:
-    """What to remember of a signature, `redacted_thinking` data or `encrypted_content`."""
+    """What to remember of a signature, `redacted_thinking` data or `encrypted_content`. Google's
+    clients send a signature back in the other alphabet of base64."""
+    signature = signature.translate(_ALPHABET).rstrip("=")
     return hashlib.blake2b(signature.encode("utf-8", "replace"), digest_size=16).hexdigest()
 
 
@@ -33,6 +39,18 @@ def thinking_digests(dialect_name: str, body: Body) -> frozenset[str]:
         digest(signature)
         for _, item in _marked(dialect_name, body)
         for signature in _signatures(item)
+    )
+
+
+def unsigned_digests(dialect_name: str, body: Body) -> frozenset[str]:
+    """The digests of the thinking that no provider of this dialect has signed."""
+    if not any(mark.encode() in body.raw for mark in (UNSIGNED, *SEALED)):
+        return frozenset()
+    return frozenset(
+        digest(signature)
+        for _, item in _marked(dialect_name, body)
+        for signature in _signatures(item)
+        if signature == UNSIGNED or signature.startswith(SEALED)
     )
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from krouter._version import __version__
 from krouter.answer import error_answer
-from krouter.dialects import DIALECTS
+from krouter.counting import TokenCounts
+from krouter.dialects import DIALECTS, ENDPOINTS
 from krouter.dialects.base import Dialect
+from krouter.dialects.messages import MESSAGES
 from krouter.keys import KeyRing
 from krouter.metrics import Metrics
 from krouter.pool import Pool
-from krouter.router import Router, UnknownModel, entries, resolve
+from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_admin
 from krouter.serve.hot import Endpoint, send_whole
 from krouter.serve.intake import (
@@ -32,8 +33,10 @@ from krouter.serve.intake import (
     presented_keys,
     request_headers,
 )
+from krouter.serve.models import add_models
 from krouter.wire import Headers
 
+COUNT = "/v1/messages/count_tokens"
 OPEN_PATHS = ("/health",)
 """Paths that never ask for a key."""
 
@@ -86,9 +89,11 @@ class App:
         self.rest = build_rest(router, guard, problems, pool, metrics, home)
         self._hot = {
             path: Endpoint(dialect, router, guard.authorize, self._limit)
-            for dialect in DIALECTS.values()
+            for dialect in ENDPOINTS
             for path in (*dialect.paths, *filter(None, [dialect.prefix]))
         }
+        counts = TokenCounts(router)
+        self._hot[COUNT] = Endpoint(MESSAGES, counts, guard.authorize, self._limit)
         self._prefixes = tuple(each.prefix for each in DIALECTS.values() if each.prefix)
         if origins := router.world.settings.server.cors_origins:
             self._serve: Any = CORSMiddleware(
@@ -114,8 +119,10 @@ class App:
             await self.rest(scope, receive, send)
             return
         path: str = scope["path"]
-        if path.startswith("/v1/v1/"):
+        if path.startswith(("/v1/v1/", "/v1/v1beta/")):
             path = scope["path"] = path[3:]
+        if path.startswith("/v1/models/") and scope["method"] == "POST":  # Gemini's older version
+            path = scope["path"] = f"/v1beta{path[3:]}"
         endpoint = self._endpoint(path)
         if endpoint is not None and scope["method"] == "POST":
             await endpoint(scope, receive, send)
@@ -144,6 +151,8 @@ class App:
 
 def dialect_of(path: str, headers: Headers) -> Dialect:
     """In which dialect an error is told where no call has been read."""
+    if path.startswith("/v1beta/"):
+        return DIALECTS["gemini"]
     anthropic = path.startswith("/v1/messages") or any(n == "anthropic-version" for n, _ in headers)
     return DIALECTS["messages" if anthropic else "chat"]
 
@@ -160,6 +169,7 @@ def build_rest(
     app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
     add_errors(app)
     add_pages(app, router, guard, problems, home)
+    add_models(app, router)
     add_routes(app, router)
     add_quota(app, router, pool)
     add_metrics(app, metrics)
@@ -173,8 +183,9 @@ def add_errors(app: FastAPI) -> None:
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path, method = request.url.path, request.method
+        stored = " krouter stores no responses." if path.startswith("/v1/responses/") else ""
         message = {
-            404: f"There is nothing at {path}.",
+            404: f"There is nothing at {path}.{stored}",
             405: f"{path} does not take {method}.",
         }.get(error.status_code, str(error.detail))
         headers = [(n.lower(), v) for n, v in request.headers.items()]
@@ -196,7 +207,7 @@ def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:
 def add_pages(
     app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]], home: Path
 ) -> None:
-    """What is here, how it is, and which models there are."""
+    """What is here, and how it is."""
 
     @app.get("/", response_class=PlainTextResponse)
     async def index() -> str:
@@ -204,6 +215,10 @@ def add_pages(
             f"krouter {__version__}\n\n"
             "POST /v1/chat/completions   OpenAI chat\n"
             "POST /v1/messages           Anthropic messages\n"
+            "POST /v1/responses          OpenAI responses\n"
+            "POST /v1beta/models/{model}:generateContent, :streamGenerateContent   Google Gemini\n"
+            "POST /v1/messages/count_tokens\n"
+            "POST /v1/embeddings         OpenAI embeddings\n"
             "GET  /v1/models             combos and models\n"
             "GET  /health\n"
             "GET  /metrics               numbers for Prometheus\n"
@@ -221,24 +236,6 @@ def add_pages(
         combos, in_flight = len(router.world.combos), router.world.board.in_flight
         more = {"home": str(home), "combos": combos, "in_flight": in_flight}
         return {**shown, **more, "problems": found}
-
-    @app.get("/v1/models")
-    async def models(request: Request) -> dict[str, Any]:
-        world = router.world
-        if "anthropic-version" in request.headers:
-            return anthropic_models([*world.combos, *(f"claude-{name}" for name in world.combos)])
-        aliases = [name for name in world.settings.aliases if not set(name) & set("*?[")]
-        return openai_models([*world.combos, *aliases], list(entries(world.combos)))
-
-    @app.get("/v1/models/{name:path}")
-    async def model(name: str, request: Request) -> Response:
-        try:
-            resolve(name, router.world)
-        except UnknownModel as unknown:
-            raise HTTPException(404, str(unknown)) from None
-        anthropic = "anthropic-version" in request.headers
-        listing = anthropic_models([name]) if anthropic else openai_models([], [name])
-        return JSONResponse(listing["data"][0])
 
 
 def add_routes(app: FastAPI, router: Router) -> None:
@@ -266,25 +263,3 @@ def add_metrics(app: FastAPI, metrics: Metrics) -> None:
         accept = request.headers.get("accept", "")
         text, kind = await asyncio.to_thread(metrics.snapshot().text, accept)
         return Response(text, headers={"content-type": kind})
-
-
-def openai_models(combos: list[str], models: list[str]) -> dict[str, Any]:
-    """OpenAI's list shape, combos first."""
-    owned = [(name, "combo") for name in combos]
-    owned += [(name, name.partition("/")[0]) for name in models]
-    created = int(time.time())
-    data = [
-        {"id": name, "object": "model", "created": created, "owned_by": owner}
-        for name, owner in owned
-    ]
-    return {"object": "list", "data": data}
-
-
-def anthropic_models(names: list[str]) -> dict[str, Any]:
-    """Anthropic's list shape."""
-    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    data = [
-        {"type": "model", "id": name, "display_name": name, "created_at": created} for name in names
-    ]
-    ends = {"first_id": names[0], "last_id": names[-1]} if names else {}
-    return {"data": data, "has_more": False, "first_id": None, "last_id": None, **ends}

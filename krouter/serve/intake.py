@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from krouter.adapter import Call
 from krouter.body import Body, BodyError
 from krouter.dialects.base import CallError, Dialect
+from krouter.dialects.chat import CHAT
+from krouter.dialects.cursor import as_chat
 from krouter.wire import Headers
 
 Message = MutableMapping[str, Any]
@@ -81,6 +83,12 @@ def presented_keys(headers: Headers) -> Iterable[str]:
             yield value[7:].strip()
 
 
+def with_key_of(query: str, headers: Headers) -> Headers:
+    """The headers, and the key in the query, where Google's clients may put it."""
+    keys = [value for name, value in parse_qsl(query) if name == "key"]
+    return [*headers, *(("x-goog-api-key", key) for key in keys)]
+
+
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """The whole body. Raises Refusal above `limit` bytes, CallerGone."""
     _check_encoding(headers)
@@ -142,7 +150,11 @@ def parse_call(dialect: Dialect, raw: bytes, headers: Headers, path: str, query:
     """The call in a request. Raises Refusal for one that cannot be routed."""
     try:
         body = Body.parse(raw)
+        if dialect is CHAT:
+            body = as_chat(body)
         asked = dialect.asked(body, path)
-    except (BodyError, CallError) as error:
+    except BodyError as error:
         raise Refusal(400, str(error)) from None
+    except CallError as error:
+        raise Refusal(error.status, str(error)) from None
     return Call(dialect, body, headers, asked.model, asked.stream, query)

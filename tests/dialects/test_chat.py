@@ -324,6 +324,9 @@ def test_several_choices_end_when_each_has(stream: bytes, complete: bool) -> Non
         ({"tool_calls": [{"index": 0}]}, True),
         ({"function_call": {"name": "a"}}, True),
         ({"refusal": "a"}, True),
+        ({"audio": {"id": "a"}}, True),
+        ({"images": [{"type": "image_url"}]}, True),
+        ({"reasoning_details": [{"type": "reasoning.encrypted"}]}, True),
         ({"role": "assistant", "content": "", "tool_calls": None}, False),
     ],
 )

@@ -126,3 +126,7 @@ def test_any_json_can_be_read_and_stripped(dialect: str, value: Any) -> None:
     digests = thinking_digests(dialect, odd)
     left = thinking_digests(dialect, without_thinking(dialect, odd, digests))
     assert left <= {digest(ANY_SIGNATURE)}
+
+
+def test_a_signature_is_known_in_either_alphabet_of_base64() -> None:
+    assert digest("a+b/c=") == digest("a-b_c") != digest("a+b/d=")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import cycle, islice
 from typing import Any
 
@@ -27,6 +27,8 @@ class Ask:
     tokens: int
     serial: int
     created: int
+    fields: dict[str, Any] = field(default_factory=dict)
+    """The whole body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +54,14 @@ def read_ask(dialect: str, body: Any, size: int, serial: int, created: int) -> A
         tokens=max(1, size // 4),
         serial=serial,
         created=created,
+        fields=fields,
     )
 
 
 def read_tool(body: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """The first tool and its schema, if this is a turn for a call."""
     tools = body.get("tools")
-    if not isinstance(tools, list) or _holds_result(body.get("messages")):
+    if not isinstance(tools, list) or _holds_result(body.get("messages") or body.get("input")):
         return None
     for tool in tools:
         fields = tool.get("function", tool) if isinstance(tool, dict) else {}
@@ -72,9 +75,16 @@ def _holds_result(messages: Any) -> bool:
         return False
     last = messages[-1]
     blocks = last.get("content")
-    return last.get("role") == "tool" or (
-        isinstance(blocks, list)
-        and any(isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks)
+    is_output = str(last.get("type")).endswith("_call_output")
+    return (
+        is_output
+        or last.get("role") == "tool"
+        or (
+            isinstance(blocks, list)
+            and any(
+                isinstance(block, dict) and block.get("type") == "tool_result" for block in blocks
+            )
+        )
     )
 
 
@@ -111,7 +121,7 @@ def fill_in(schema: Any) -> Any:
     if schema.get("enum"):
         return schema["enum"][0]
     kind = schema.get("type", "object" if "properties" in schema or not schema else "string")
-    match kind[0] if isinstance(kind, list) else kind:
+    match str(kind[0] if isinstance(kind, list) else kind).lower():
         case "object":
             properties = schema.get("properties", {})
             return {name: fill_in(properties.get(name)) for name in schema.get("required", ())}

@@ -16,8 +16,11 @@ from tests.upstream.script import Behaviour
 STATUSES = {
     400: "INVALID_ARGUMENT",
     401: "UNAUTHENTICATED",
+    402: "FAILED_PRECONDITION",
     403: "PERMISSION_DENIED",
     404: "NOT_FOUND",
+    413: "INVALID_ARGUMENT",
+    422: "INVALID_ARGUMENT",
     429: "RESOURCE_EXHAUSTED",
     500: "INTERNAL",
     503: "UNAVAILABLE",
@@ -34,14 +37,28 @@ def model_of(path: str) -> str:
 
 def asked(ask: Ask, target: str, body: Any) -> Ask:
     """Model, stream and tool stand in other places than elsewhere."""
-    tools = body.get("tools") if isinstance(body, dict) else None
-    declared = [f for tool in tools or () for f in tool.get("function_declarations", ())]
-    last = body["contents"][-1]["parts"] if isinstance(body, dict) else []
-    result = any("function_response" in part or "functionResponse" in part for part in last)
+    fields = body if isinstance(body, dict) else {}
+    declared = [
+        declaration
+        for tool in fields.get("tools") or ()
+        for name in ("function_declarations", "functionDeclarations")
+        for declaration in tool.get(name, ())
+    ]
+    result = any("function_response" in part or "functionResponse" in part for part in last(fields))
     first = None if result or not declared else declared[0]
-    tool = first and (first["name"], first.get("parameters") or {})
-    stream = ":streamGenerateContent" in target
+    schema = first and (first.get("parameters") or first.get("parametersJsonSchema") or {})
+    # Without alt=sse a stream is a JSON array, which krouter never asks for.
+    stream = ":streamGenerateContent" in target and "alt=sse" in target
+    tool = first and (first["name"], schema)
     return replace(ask, model=model_of(target), stream=stream, tool=tool)
+
+
+def last(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The parts of the last turn."""
+    contents = body.get("contents") or {}
+    turn = contents if isinstance(contents, dict) else contents[-1]
+    parts = turn.get("parts") or []
+    return parts if isinstance(parts, list) else [parts]
 
 
 def error(status: int, message: str, behaviour: Behaviour, serial: int) -> dict[str, Any]:
@@ -54,14 +71,18 @@ def error_event(payload: dict[str, Any]) -> Event:
 
 
 def reply(ask: Ask, content: Content, behaviour: Behaviour) -> dict[str, Any]:
-    parts = [] if behaviour.empty else list(pieces(content, 1))
+    parts = nothing(behaviour) if behaviour.empty else list(pieces(content, 1))
     return frame(ask, content, behaviour, parts, finish(content, behaviour))
 
 
 def events(ask: Ask, content: Content, behaviour: Behaviour) -> Iterator[Event]:
-    for part in [] if behaviour.empty else pieces(content, behaviour.chunks):
+    for part in nothing(behaviour) if behaviour.empty else pieces(content, behaviour.chunks):
         yield None, frame(ask, content, behaviour, [part], None)
     yield None, frame(ask, content, behaviour, [], finish(content, behaviour))
+
+
+def nothing(behaviour: Behaviour) -> list[dict[str, Any]]:
+    return [{"text": ""}] if behaviour.empty == "text" else []
 
 
 def finish(content: Content, behaviour: Behaviour) -> str | None:
@@ -88,15 +109,20 @@ def frame(
     body: dict[str, Any] = {"modelVersion": ask.model, "responseId": f"resp{ask.serial:020d}"}
     if behaviour.empty not in ("missing", "list"):
         candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+        if behaviour.empty == "null":
+            candidate["content"] = {"role": "model"}
         if reason:
             candidate["finishReason"] = reason
         body["candidates"] = [candidate]
     elif behaviour.empty == "list":
         body["candidates"] = []
     if "usage" not in behaviour.no:
+        thoughts = content.tokens_out // 2 if content.thinking else 0
         body["usageMetadata"] = {
             "promptTokenCount": content.tokens_in,
-            "candidatesTokenCount": content.tokens_out,
+            "candidatesTokenCount": content.tokens_out - thoughts,
             "totalTokenCount": content.tokens_in + content.tokens_out,
         }
+        if thoughts:
+            body["usageMetadata"]["thoughtsTokenCount"] = thoughts
     return body

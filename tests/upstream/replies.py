@@ -10,7 +10,7 @@ from types import ModuleType
 
 import msgspec
 
-from tests.upstream import chat, gemini, messages, replicate, sse
+from tests.upstream import chat, embeddings, gemini, messages, replicate, responses, sse
 from tests.upstream.content import Ask, compose
 from tests.upstream.script import Behaviour, Break
 from tests.upstream.wire import PHRASES
@@ -22,7 +22,9 @@ DIALECTS: dict[str, ModuleType] = {
     "chat": chat,
     "messages": messages,
     "count": messages,
+    "embeddings": embeddings,
     "gemini": gemini,
+    "responses": responses,
     "created": replicate,
     "polled": replicate,
     "canceled": replicate,
@@ -173,6 +175,6 @@ def head(ask: Ask, reply: Reply, behaviour: Behaviour) -> tuple[tuple[str, str],
         if reply.length is None
         else ("content-length", str(reply.length))
     )
-    name = "x-request-id" if ask.dialect == "chat" else "request-id"
+    name = "x-request-id" if ask.dialect in ("chat", "responses") else "request-id"
     own = (*reply.headers, framing, (name, f"req_{ask.serial:024d}"))
     return (*(pair for pair in own if pair[0] not in given), *behaviour.headers)

@@ -15,7 +15,8 @@ the reply
   tool                   calls the request's first tool, unless the last message is a tool result
   tool=NAME              calls NAME whatever the request holds
   args=JSON              arguments of the call (else filled in from the tool's schema)
-  finish=R               finish_reason, stop_reason, the status of a prediction
+  finish=R               finish_reason, stop_reason, the status of a prediction or response, or why
+                         a response is incomplete
   usage=IN,OUT           token counts
 errors
   status=N               N from 200 to 299 keeps the reply; any other is an error in the dialect
@@ -31,12 +32,13 @@ nothing usable
   empty=list             choices or content is []
   empty=text             content "", finish null
   empty=null             content null, finish null
-  empty=done             no content, finish stop or end_turn: whole, but empty
+  empty=done             no content, finish stop, end_turn or completed: whole, but empty
   empty=events           a stream without events, a body without bytes
   empty=comments         a stream of comments (and pings), N of them by chunks=N; a blank body
   garbage=html|text|json|none|cut  a page, plain words, JSON of another kind, no bytes, cut JSON
   gzip                   compressed though not asked for
-  no=PART,...            leaves out: done ([DONE], message_stop), finish, usage, event (the lines)
+  no=PART,...            leaves out: done ([DONE], message_stop, the last event), finish, usage,
+                         event (the lines)
 the end                  at most one
   reset close stall      before the headers: RST, FIN, or never another byte
   reset=N close=N stall=N  the same after the headers and N events

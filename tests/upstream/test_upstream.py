@@ -305,7 +305,7 @@ class TestErrors:
             ("POST", "/v1/messages?beta=true", 200),
             ("POST", "/v1/v1/messages", 404),
             ("POST", "/messages", 404),
-            ("POST", "/v1/embeddings", 404),
+            ("POST", "/v1/moderations", 404),
             ("GET", "/v1/messages", 404),
             ("HEAD", "/api/hello", 404),
         ],
