@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import quote
 
 import httpx
 import pytest
@@ -208,8 +209,17 @@ class Krouter:
         body = {"model": model, "messages": [{"role": "user", "content": "hello"}], **fields}
         return self.http.post("/v1/messages", json={"max_tokens": 64, **body, "stream": stream})
 
+    def responses(self, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
+        body = {"model": model, "input": "hello", **fields}
+        return self.http.post("/v1/responses", json={**body, "stream": stream})
+
+    def gemini(self, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
+        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
+        body = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}], **fields}
+        return self.http.post(f"/v1beta/models/{quote(model, safe='')}:{method}", json=body)
+
     def ask(self, dialect: str, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
-        """A call of either dialect."""
+        """A call of any dialect."""
         return getattr(self, dialect)(model, stream, **fields)  # type: ignore[no-any-return]
 
 
@@ -234,8 +244,9 @@ def provider_settings(url: str, **accounts: str) -> tuple[str, dict[str, str]]:
     text, env = [], {}
     for name, given in accounts.items():
         text.append(
-            f'[provider.{name}]\nspeaks = ["chat", "messages"]\n'
-            f'base_urls = {{ chat = "{url}/v1", messages = "{url}" }}\n'
+            f'[provider.{name}]\nspeaks = ["chat", "messages", "responses", "gemini"]\n'
+            f'base_urls = {{ chat = "{url}/v1", messages = "{url}", responses = "{url}", '
+            f'gemini = "{url}" }}\n'
         )
         for account in given.split():
             variable = f"{name}_{account}".upper()

@@ -353,6 +353,15 @@ ANSWERS: list[tuple[int, int, Any]] = [
     # model gone
     (4, 404, openai("The model `x` does not exist", "model_not_found")),
     (4, 404, ""),
+    (
+        14,
+        404,
+        openai(
+            "Item with id 'rs_0496' not found."
+            " Items are not persisted when `store` is set to false."
+        ),
+    ),
+    (14, 404, openai("gone", "previous_response_not_found")),
     (4, 410, {"detail": "Gone"}),
     (4, 400, openai("x", "model_not_found")),
     (4, 400, openai("The model `gpt-9` does not exist or you do not have access to it.")),

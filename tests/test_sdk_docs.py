@@ -17,6 +17,7 @@ PAGE = (Path(__file__).parent.parent / "docs" / "sdk.md").read_text()
 COMBOS = {
     "daily": ["local/first:status=529", "local/second:text=Good%20day"],
     "agent": ["local/agent:tool"],
+    "vectors": ["local/vectors:status=503", "local/embed"],
     "busy": ["local/busy:status=429;retry-after=20"],
 }
 

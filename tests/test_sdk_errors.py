@@ -19,6 +19,8 @@ from tests.upstream import Upstream
 litellm = load_litellm()
 
 HELLO = [{"role": "user", "content": "hello"}]
+PICTURE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+BLIND = "local/blind:status=400;message=image%20input%20is%20not%20supported%20by%20this%20model"
 
 # What the provider does, the exception, its status, and what its message says.
 TABLE: tuple[tuple[Failure, str, str, int, str], ...] = (
@@ -95,6 +97,10 @@ def router(
     combos: dict[str, Any] = {
         "two": {"models": ["other/one:status=401", "local/two:status=429;retry-after=7"]},
         "later": {"models": ["local/one"], "strategy": "fusion"},
+        "refuses": {
+            "models": [BLIND, "other/two:status=400;code=content_filter"],
+            "onRefusal": "return",
+        },
     }
     with krouter.Router(combos=combos, settings=settings, env={}) as router:
         yield router
@@ -230,3 +236,9 @@ def test_where_nothing_is_sent(
     assert told in error.message
     assert error.model == model
     assert not error.route.attempts
+
+
+def test_a_returned_refusal_is_one_whatever_was_tried_after_it(router: krouter.Router) -> None:
+    with pytest.raises(openai.APIError) as caught:
+        router.completion("refuses", [{"role": "user", "content": [PICTURE]}])
+    assert type(caught.value).__name__ == "ContentPolicyViolationError"

@@ -15,9 +15,9 @@ from tests.validators import events
 
 SETTINGS = """
 [provider.one]
-base_urls = {{ messages = "{one}" }}
+base_urls = {{ messages = "{one}", responses = "{one}" }}
 [provider.two]
-base_urls = {{ messages = "{two}" }}
+base_urls = {{ messages = "{two}", responses = "{two}" }}
 [provider.chat]
 base_urls = {{ chat = "{two}/v1" }}
 """
@@ -83,11 +83,42 @@ def test_it_goes_back_to_its_maker_alone(
     assert krouter.last_route["dropped"] == ["thinking of another provider"]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_sealed_reasoning_goes_back_to_its_maker_alone(
+    krouter: Krouter, one: Upstream, two: Upstream, stream: bool
+) -> None:
+    reply = krouter.responses("one/x:thinking", stream)
+    whole = reply.json() if not stream else json.loads(events(reply.content)[-1].data or b"")
+    reasoning, said = whole.get("response", whole)["output"]
+    assert reasoning["encrypted_content"]
+    krouter.idle()
+    for target, upstream, kept in (("one/good", one, [reasoning, said]), ("two/good", two, [said])):
+        hello = {"role": "user", "content": "hello"}
+        reply = krouter.responses(target, input=[hello, reasoning, said, hello])
+        assert upstream.requests[-1].json["input"] == [hello, *kept, hello]
+    assert reply.headers["x-krouter-dropped"] == "thinking of another provider"
+
+
 def test_what_is_not_known_to_be_foreign_is_left_alone(krouter: Krouter, two: Upstream) -> None:
     block = {"type": "thinking", "thinking": "hm", "signature": "from another day"}
     reply = krouter.messages("two/good", messages=history(block))
     assert sent_back(two)
     assert "x-krouter-dropped" not in reply.headers
+
+
+def test_what_krouter_sealed_is_never_taken_for_a_signature(
+    krouter: Krouter, one: Upstream
+) -> None:
+    """Not even by a krouter that knows no more whose it is, as after a restart."""
+    block = {"type": "thinking", "thinking": "hm", "signature": "krouter1.eyJ"}
+    reply = krouter.messages("one/good", messages=history(block))
+    assert b"krouter1." not in one.requests[-1].body
+    assert reply.headers["x-krouter-dropped"] == "thinking of another provider"
+    reasoning = {"type": "reasoning", "summary": [], "encrypted_content": "krouter1.eyJ"}
+    hello = {"role": "user", "content": "hello"}
+    reply = krouter.responses("one/good", input=[hello, reasoning, hello])
+    assert b"krouter1." not in one.requests[-1].body
+    assert reply.headers["x-krouter-dropped"] == "thinking of another provider"
 
 
 def test_it_is_forgotten_after_a_day(krouter: Krouter, two: Upstream) -> None:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import httpx
 import pytest
 
+from krouter.dialects import get
 from krouter.wire import HttpWire
 from tests.harness import Krouter, Nowhere, params_of, provider_settings
 from tests.upstream import Upstream
@@ -23,6 +24,7 @@ SAID = "The provider's very own words."
 ONE = ("one-a bad",)
 BOTH = ("one-a bad", "one-b bad")
 NO_WAIT = "never"
+DIALECTS = ("chat", "messages", "responses")
 
 
 class Row(NamedTuple):
@@ -224,7 +226,7 @@ def waiting(reply: httpx.Response) -> int | str | None:
 
 def cases() -> Iterator[Any]:
     for row in ROWS:
-        for dialect in ("chat", "messages"):
+        for dialect in DIALECTS:
             for mode in ("json", "stream"):
                 if row.only in ("", mode):
                     yield pytest.param(row, dialect, mode, id=f"{row.name}-{dialect}-{mode}")
@@ -276,7 +278,7 @@ def assert_error(reply: httpx.Response, row: Row, dialect: str) -> None:
     assert "x-krouter-model" not in reply.headers
     body = reply.json()
     error = body["error"]
-    assert error["type"] == (row.chat if dialect == "chat" else row.messages)
+    assert error["type"] == (row.messages if dialect == "messages" else row.chat)
     assert body.get("type") == ("error" if dialect == "messages" else None)
     assert error["message"].startswith(row.message.rstrip("."))
     assert error["krouter_tried"] == reply.headers["x-krouter-tried"]
@@ -284,17 +286,26 @@ def assert_error(reply: httpx.Response, row: Row, dialect: str) -> None:
     assert waiting(reply) == row.wait
 
 
+LAST = {
+    "chat": "[DONE]",
+    "messages": "event: message_stop",
+    "responses": "event: response.completed",
+}
+
+
 def assert_whole(reply: httpx.Response, dialect: str, mode: str) -> None:
     if is_stream(mode):
-        assert ("[DONE]" if dialect == "chat" else "event: message_stop") in reply.text
-        assert '"error"' not in reply.text
+        assert LAST[dialect] in reply.text
+        assert '"error":{' not in reply.text
     elif dialect == "chat":
         assert reply.json()["choices"][0]["message"]["content"]
     else:
-        assert reply.json()["content"][0]["text"]
+        whole = reply.json()
+        message = whole if dialect == "messages" else whole["output"][0]
+        assert message["content"][0]["text"]
 
 
-@pytest.mark.parametrize("dialect", ["chat", "messages"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("kind", EMPTY)
 def test_row_15_an_empty_reply_goes_to_the_next_entry(
     krouter: Krouter, upstream: Upstream, kind: str, dialect: str
@@ -308,7 +319,7 @@ def test_row_15_an_empty_reply_goes_to_the_next_entry(
     assert krouter.locks() == {}
 
 
-@pytest.mark.parametrize("dialect", ["chat", "messages"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("place", ["only", "last"])
 @pytest.mark.parametrize("kind", EMPTY)
 def test_row_15_the_last_entrys_empty_reply_is_passed_on(
@@ -323,7 +334,7 @@ def test_row_15_the_last_entrys_empty_reply_is_passed_on(
     assert krouter.locks() == {}
 
 
-@pytest.mark.parametrize("dialect", ["chat", "messages"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("does", ["empty=done", "thinking=only", "tool=look"])
 def test_a_reply_without_text_can_be_an_answer(
     krouter: Krouter, upstream: Upstream, does: str, dialect: str
@@ -333,7 +344,7 @@ def test_a_reply_without_text_can_be_an_answer(
     assert calls(upstream) == ("one-a bad",)
 
 
-@pytest.mark.parametrize("dialect", ["chat", "messages"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("kind", [*EMPTY, "done"])
 def test_a_stream_is_not_inspected_for_emptiness(
     krouter: Krouter, upstream: Upstream, kind: str, dialect: str
@@ -344,16 +355,16 @@ def test_a_stream_is_not_inspected_for_emptiness(
     assert calls(upstream) == ("one-a bad",)
 
 
-@pytest.mark.parametrize("dialect", ["chat", "messages"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("mode", ["json", "stream"])
 @pytest.mark.parametrize("does", ["gate=never", "gate=never,1"])
 def test_row_1_the_caller_leaves(
     krouter: Krouter, upstream: Upstream, dialect: str, mode: str, does: str
 ) -> None:
     upstream.script("bad", [does])
-    path = "/v1/chat/completions" if dialect == "chat" else "/v1/messages"
+    (path,) = get(dialect).paths
     said = [{"role": "user", "content": "hello"}]
-    call = {"model": "first", "max_tokens": 9, "messages": said, "stream": is_stream(mode)}
+    call = {"model": "first", "messages": said, "input": said, "stream": is_stream(mode)}
     body = json.dumps(call).encode()
     head = (
         f"POST {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
@@ -393,7 +404,7 @@ def plain_server() -> Iterator[str]:
         server.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("dialect", ["chat", "messages"])
+@pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("mode", ["json", "stream"])
 @pytest.mark.parametrize("fault", ["refused", "dns", "tls"])
 def test_row_10_no_connection(

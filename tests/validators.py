@@ -3,11 +3,12 @@
 Sources: the Anthropic and OpenAI API references; measured: Copilot needs `event:` lines, opencode
 `message_start.usage`, `message_delta`, `message_stop` and no unknown event, Claude Code
 `content_block_stop`; opencode, Continue and Zed need `tool_calls[].index`, pydantic-ai `id` and
-`model`.
+`model`; Gemini CLI breaks on comments, the Google Gen AI SDK on fields of another type.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ STOP_REASONS = {
     "model_context_window_exceeded",
 }
 FINISH_REASONS = {"stop", "length", "tool_calls", "content_filter"}
+GEMINI_REASONS = {"STOP", "MAX_TOKENS", "SAFETY"}
 DELTAS = {
     "text": ("text_delta", "text"),
     "thinking": ("thinking_delta", "thinking"),
@@ -236,6 +238,66 @@ class _Chat:
                 assert call.keys() == {"index", "function"}
                 assert function.keys() == {"arguments"}
             self.calls[call["index"]]["arguments"] += function["arguments"]
+
+
+def check_gemini_stream(raw: bytes) -> Heard:
+    """Raises AssertionError for anything a strict client of Gemini's would stumble over."""
+    assert not any(line.startswith(b":") for line in raw.splitlines()), "no comments"
+    reader = _Gemini()
+    for event in events(raw):
+        assert event.data is not None
+        assert event.name == b"", "Gemini has no event lines"
+        reader.feed(json.loads(event.data))
+    return reader.heard
+
+
+class _Gemini:
+    def __init__(self) -> None:
+        self.heard = Heard()
+        self.same: Any = None
+
+    def feed(self, chunk: dict[str, Any]) -> None:
+        assert self.heard.ending == "open", "nothing follows the end"
+        if "error" in chunk:
+            error = chunk["error"]
+            assert isinstance(error["code"], int)
+            assert isinstance(error["status"], str)
+            assert error["message"]
+            self.heard.ending = "error"
+            return
+        same = [chunk["modelVersion"], chunk["responseId"]]
+        assert self.same in (None, same), "every chunk has the same head"
+        assert isinstance(same[0], str)
+        assert same[1]
+        self.same = same
+        (candidate,) = chunk["candidates"]
+        assert candidate["index"] == 0
+        assert candidate["content"]["role"] == "model"
+        for part in candidate["content"]["parts"]:
+            self._part(part)
+        if "finishReason" in candidate:
+            assert candidate["finishReason"] in GEMINI_REASONS
+            self.heard.reason, self.heard.ending = candidate["finishReason"], "complete"
+            self._counts(chunk["usageMetadata"])
+
+    def _part(self, part: dict[str, Any]) -> None:
+        if signature := part.get("thoughtSignature"):
+            assert base64.b64decode(signature, validate=True)
+            self.heard.signatures.append(signature)
+        if call := part.get("functionCall"):
+            assert call["name"]
+            assert isinstance(call["args"], dict)
+            assert isinstance(call.get("id", ""), str)
+            self.heard.calls.append((call["name"], call["args"]))
+        elif part.get("thought"):
+            self.heard.thinking += part["text"]
+        else:
+            self.heard.text += part["text"]
+
+    def _counts(self, usage: dict[str, Any]) -> None:
+        assert {"promptTokenCount", "candidatesTokenCount", "totalTokenCount"} <= usage.keys()
+        assert all(isinstance(count, int) and count >= 0 for count in usage.values())
+        self.heard.usage = usage
 
 
 def _arguments(text: str, *, cut: bool) -> Any:

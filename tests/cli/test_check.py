@@ -31,12 +31,12 @@ def test_nothing_wrong_at_all(home: Home) -> None:
 
 
 def test_a_problem_is_one_line_that_begins_with_its_place(home: Home) -> None:
-    file = home.combo("a", {"models": ["glmm/x"], "streamGuard": "full"})
+    file = home.combo("a", {"models": ["glmm/x"], "strategy": "fusion"})
     lines = home.run("check", "a").stdout.splitlines()
     assert lines == [
         f"{file}: $.models[0]: unknown provider 'glmm' in 'glmm/x'. Did you mean 'glm'?",
-        f'{file}: $.streamGuard: not built: the combo \'a\' sets "streamGuard": "full".'
-        " A call that needs it is answered 501. [warning]",
+        f"{file}: $.strategy: not built: the combo 'a' uses fusion (ask every entry, a judge writes"
+        " one answer). A call that needs it is answered 501. [warning]",
     ]
 
 
@@ -121,19 +121,13 @@ def test_what_is_wrong_with_settings_and_credentials(home: Home) -> None:
     assert all(problem["level"] == "error" for problem in own.values())
     assert own["krouter.toml", '$.aliases["claude-haiku-*"]']["hint"] == "Did you mean 'daily'?"
     assert own["krouter.toml", "$.aliases.far"]["hint"] == "Did you mean 'glm'?"
-    texts = [p["message"] for p in home.json("check", "translated")["problems"]]
-    assert texts[0] == "only speaks only responses: translation is not built."
+    assert home.json("check", "translated")["problems"] == []
 
 
-def test_a_dialect_that_is_not_built_is_refused(home: Home) -> None:
-    base = '[provider.only]\nbase_url = "http://127.0.0.1:1/v1"\n'
-    home.settings(f'{base}speaks = ["responses"]\n')
-    problem = problems(home)["krouter.toml", "$.provider.only.speaks"]
-    assert problem["message"] == "responses alone is not built yet: it could not be called."
-    assert home.run("explain", "only/x").exit_code == 3
-    for spoken in ('"chat", "responses"', '"gemini"'):
-        home.settings(f"{base}speaks = [{spoken}]\n")
-        assert home.run("explain", "only/x").exit_code == 0
+@pytest.mark.parametrize("spoken", ['"responses"', '"chat", "responses"', '"gemini"'])
+def test_a_provider_may_speak_any_dialect_alone(home: Home, spoken: str) -> None:
+    home.settings(f'[provider.only]\nbase_url = "http://127.0.0.1:1/v1"\nspeaks = [{spoken}]\n')
+    assert home.run("explain", "only/x").exit_code == 0
 
 
 def test_the_credentials_a_combo_needs_are_checked_with_it(home: Home) -> None:

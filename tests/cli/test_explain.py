@@ -142,10 +142,6 @@ def test_by_which_rule_a_name_is_found(
 def test_what_is_not_built_is_said(house: Home) -> None:
     assert "uses fusion" in house.json("explain", "panel", code=1)["not_built"]
     assert "501" in house.run("explain", "panel").stdout
-    house.combo("guarded", {"models": ["demo/a"], "streamGuard": "full"})
-    assert house.json("explain", "guarded")["not_built"] is None
-    guarded = house.json("explain", "guarded", "--stream", code=1)
-    assert "streamGuard" in guarded["not_built"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from krouter.dialects import DIALECTS
 from tests.cli.conftest import CANARY, Home, by
 
 SETTINGS = """
@@ -37,7 +38,7 @@ def test_models_shows_every_name(house: Home) -> None:
         "to": "fallback: glm/glm-5.1, ds/chat, inner",
         "usable": True,
         "why": "",
-        "speaks": ["chat", "messages"],
+        "speaks": list(DIALECTS),
         **dict.fromkeys(("reads", "window", "output", "prices", "tools", "sources")),
     }
     assert found["claude-haiku-*"]["to"] == "mine"

@@ -59,6 +59,24 @@ def test_a_bad_body(krouter: Krouter, path: str, body: bytes, status: int, says:
     assert krouter.chat("demo").status_code == 200
 
 
+BAD_INPUT = [
+    (b"", 400, "is empty"),
+    (b'{"input": []}', 400, "'model' is missing"),
+    (b'{"model": "demo"}', 400, "'input' must be a text or a list"),
+    (b'{"model": "demo", "messages": []}', 400, "'input' must be a text or a list"),
+    (b'{"model": "demo", "input": [], "stream": "yes"}', 400, "'stream' must be"),
+    (b'{"model": "dmeo", "input": "hi"}', 404, "Did you mean 'demo'?"),
+    (b'{"model": "demo", "x": "' + b"a" * (1 << 20) + b'"}', 413, "1 MiB"),
+]
+
+
+@pytest.mark.parametrize(("body", "status", "says"), BAD_INPUT)
+def test_a_bad_body_of_responses(krouter: Krouter, body: bytes, status: int, says: str) -> None:
+    reply = krouter.http.post("/v1/responses", content=body)
+    assert reply.status_code == status
+    assert says in told("/v1/responses", reply.json())["message"]
+
+
 def told(path: str, body: Any) -> Any:
     """The error object, after a look at the form its dialect wants."""
     if path == "/v1/messages":
@@ -107,6 +125,10 @@ def test_a_caller_that_leaves_within_its_body(krouter: Krouter) -> None:
 OTHERS = [
     ("GET", "/v1/chat/completions", {}, 405),
     ("GET", "/v1/messages", {}, 405),
+    ("GET", "/v1/responses", {}, 405),
+    ("DELETE", "/v1/responses", {}, 405),
+    ("GET", "/v1/responses/resp_1", {}, 404),
+    ("POST", "/v1/responses/resp_1/cancel", {}, 404),
     ("PUT", "/v1/models", {}, 405),
     ("GET", "/nowhere", {}, 404),
     ("HEAD", "/api/hello", {}, 404),

@@ -24,7 +24,8 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 
 def settings_for(upstream: Upstream, more: str = "") -> str:
-    return f'[provider.local]\nbase_url = "{upstream.url}"\nspeaks = ["chat", "messages"]\n{more}'
+    speaks = '["chat", "messages", "responses"]'
+    return f'[provider.local]\nbase_url = "{upstream.url}"\nspeaks = {speaks}\n{more}'
 
 
 def request_bytes(path: str, body: dict[str, Any]) -> bytes:
@@ -49,7 +50,8 @@ def test_the_upstream_is_closed_when_the_caller_leaves(
 ) -> None:
     with Upstream() as upstream, Krouter(tmp_path, settings=settings_for(upstream)) as krouter:
         host, port = urlsplit(krouter.url).netloc.split(":")
-        body = {"model": f"local/{model}", "messages": HELLO, "stream": stream}
+        said = {"messages": HELLO, "input": HELLO}
+        body = {"model": f"local/{model}", "stream": stream, **said}
         with socket.create_connection((host, int(port)), timeout=30) as caller:
             caller.sendall(request_bytes(path, body))
             (sent,) = upstream.wait(1)
@@ -154,9 +156,10 @@ async def ask_many(url: str, combos: list[str], count: int) -> Counter[str]:
 
 
 async def ask(http: httpx.AsyncClient, dice: random.Random, combos: list[str]) -> str:
-    path = dice.choice(["/v1/chat/completions", "/v1/messages"])
+    path = dice.choice(["/v1/chat/completions", "/v1/messages", "/v1/responses"])
     stream, leaves = dice.random() < 0.5, dice.random() < 0.1
-    body = {"model": dice.choice(combos), "messages": HELLO, "stream": stream}
+    said = {"input" if "responses" in path else "messages": HELLO}
+    body = {"model": dice.choice(combos), "stream": stream, **said}
     try:
         async with http.stream("POST", path, json=body) as reply:
             if leaves:
@@ -164,6 +167,6 @@ async def ask(http: httpx.AsyncClient, dice: random.Random, combos: list[str]) -
             content = await reply.aread()
     except httpx.TimeoutException:
         return "hung"
-    if reply.status_code == 200 and b'"error"' not in content:
+    if reply.status_code == 200 and b'"error":{' not in content:
         return "answered"
     return "error"

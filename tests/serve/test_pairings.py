@@ -17,15 +17,27 @@ import pytest
 from krouter_adapters.litellm_lane.lane import LIBRARY
 
 from tests.harness import Krouter, params_of
+from tests.responses_validator import check_responses_stream
 from tests.test_walk_table import NO_WAIT, ROWS, Row, waiting
 from tests.upstream import Upstream
-from tests.validators import Heard, check_chat_stream, check_messages_stream
+from tests.validators import Heard, check_chat_stream, check_gemini_stream, check_messages_stream
 
-CALLERS = ("chat", "messages")
-SPOKEN = ("chat", "messages", "gemini")
+CALLERS = ("chat", "messages", "gemini", "responses")
+SPOKEN = ("chat", "messages", "gemini", "responses")
+PAIRINGS = tuple(product(CALLERS, SPOKEN))
 MODES = ("json", "stream")
-CHECKS = {"chat": check_chat_stream, "messages": check_messages_stream}
-PATHS = {"chat": "/v1/chat/completions", "messages": "/v1/messages"}
+CHECKS = {
+    "chat": check_chat_stream,
+    "messages": check_messages_stream,
+    "gemini": check_gemini_stream,
+    "responses": check_responses_stream,
+}
+PATHS = {
+    "chat": "/v1/chat/completions",
+    "messages": "/v1/messages",
+    "gemini": "/v1beta/models/{model}:{method}",
+    "responses": "/v1/responses",
+}
 MESSAGES_TYPES = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -38,7 +50,14 @@ MESSAGES_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
-BASES = {"chat": "/v1", "messages": "", "gemini": ""}
+GEMINI_STATUSES = {
+    401: "UNAUTHENTICATED",
+    402: "FAILED_PRECONDITION",
+    403: "PERMISSION_DENIED",
+    404: "NOT_FOUND",
+    429: "RESOURCE_EXHAUSTED",
+}
+BASES = {"chat": "/v1", "messages": "", "gemini": "", "responses": ""}
 
 
 def settings_for(url: str) -> tuple[str, dict[str, str]]:
@@ -176,13 +195,20 @@ def assert_error(error: Any, status: int, caller: str, message: str) -> None:
         assert error["type"] == "error"
         own = MESSAGES_TYPES.get(status, "api_error")
         assert inner["type"] in (own, "api_error") if status >= 500 else inner["type"] == own
+    elif caller == "gemini":
+        assert isinstance(inner["code"], int)
+        own = GEMINI_STATUSES.get(status, "INVALID_ARGUMENT")
+        told = inner["status"].islower()  # by a provider, which was told to say so
+        assert status >= 500 or told or inner["status"] == own
     else:
         assert "type" not in error
         assert isinstance(inner["type"], str)
 
 
-def last_event(reply: httpx.Response) -> Any:
-    return json.loads(reply.text.strip().split("\n\n")[-1].rpartition("data: ")[2])
+def last_error(reply: httpx.Response, caller: str) -> Any:
+    """What the last event tells of an error, in the form of an error body."""
+    told = json.loads(reply.text.strip().split("\n\n")[-1].rpartition("data: ")[2])
+    return {"error": told["response"]["error"]} if caller == "responses" else told
 
 
 def assert_whole(reply: httpx.Response, caller: str, mode: str) -> None:
@@ -190,10 +216,8 @@ def assert_whole(reply: httpx.Response, caller: str, mode: str) -> None:
     if mode == "stream":
         found = heard(reply, caller)
         assert (found.ending, bool(found.text)) == ("complete", True)
-    elif caller == "chat":
-        assert reply.json()["choices"][0]["message"]["content"]
     else:
-        assert reply.json()["content"][0]["text"]
+        assert read(reply.json(), caller).text
 
 
 def odd(name: str, status: int, body: str, number: int, reason: str, message: str) -> Row:
@@ -227,12 +251,23 @@ ODD = (
 )  # fmt: skip
 
 
-def table(*rows: Row) -> list[Any]:
+def modes(row: Row, caller: str, spoken: str, turn: int) -> tuple[str, ...]:
+    """An error status is read alike for both modes: where it is translated, they take turns."""
+    if row.only:
+        return (row.only,)
+    if caller == spoken or "status=" not in row.does or "error=" in row.does:
+        return MODES
+    turn += CALLERS.index(caller) + SPOKEN.index(spoken)
+    return (MODES[turn % 2],)
+
+
+def table(*rows: Row, turn: int) -> list[Any]:
     """Rows for every pairing; an error of gemini's has no `code` of its own."""
     found = []
-    for row, caller, spoken, mode in product(rows, CALLERS, SPOKEN, MODES):
-        sayable = spoken != "gemini" or ";code=" not in row.does
-        if sayable and row.only in ("", mode):
+    for place, (row, caller, spoken) in enumerate(product(rows, CALLERS, SPOKEN)):
+        if spoken == "gemini" and ";code=" in row.does:
+            continue
+        for mode in modes(row, caller, spoken, turn + place // len(PAIRINGS)):
             case = f"{row.name}-{caller}-{spoken}-{mode}"
             found.append(pytest.param(row, caller, spoken, mode, id=case))
     return found
@@ -264,7 +299,7 @@ def assert_booked(krouter: Krouter, row: Row, spoken: str, which: slice) -> None
     assert booked == {(row.number, row.reason)}
 
 
-@pytest.mark.parametrize(("row", "caller", "spoken", "mode"), table(*ROWS))
+@pytest.mark.parametrize(("row", "caller", "spoken", "mode"), table(*ROWS, turn=0))
 def test_a_fault_of_the_first_entry(
     krouter: Krouter, upstream: Upstream, row: Row, caller: str, spoken: str, mode: str
 ) -> None:
@@ -285,7 +320,7 @@ def test_a_fault_of_the_first_entry(
     assert {step["lane"] for step in steps(krouter)} == {lane(caller, spoken)}
 
 
-@pytest.mark.parametrize(("row", "caller", "spoken", "mode"), table(*ROWS, *ODD))
+@pytest.mark.parametrize(("row", "caller", "spoken", "mode"), table(*ROWS, *ODD, turn=1))
 def test_a_fault_of_the_last_entry(
     krouter: Krouter, upstream: Upstream, row: Row, caller: str, spoken: str, mode: str
 ) -> None:
@@ -310,8 +345,13 @@ def test_a_quoted_prompt_does_not_flip_the_class(
     krouter: Krouter, upstream: Upstream, caller: str, spoken: str
 ) -> None:
     upstream.script("bad", [f"status=400;message={quote('Cannot read: ' + QUOTED)}"])
-    said = [{"role": "user", "content": f"What does this mean?\n{QUOTED}"}]
-    reply = krouter.ask(caller, f"first-{spoken}", messages=said)
+    text = f"What does this mean?\n{QUOTED}"
+    said: dict[str, Any] = {"messages": [{"role": "user", "content": text}]}
+    if caller == "gemini":
+        said = {"contents": [{"role": "user", "parts": [{"text": text}]}]}
+    elif caller == "responses":
+        said = {"input": text}
+    reply = krouter.ask(caller, f"first-{spoken}", **said)
     assert reply.headers["x-krouter-model"] == f"two-{spoken}/good"
     assert [step["row"] for step in steps(krouter)] == [14, None]
 
@@ -352,7 +392,7 @@ FOREIGN = {
         ],
     },
 }
-FOREIGN["gemini"] = FOREIGN["messages"]
+FOREIGN["gemini"] = FOREIGN["responses"] = FOREIGN["messages"]
 
 
 def test_a_reply_of_another_dialect_is_garbage(
@@ -381,11 +421,18 @@ def test_an_empty_reply(
     assert reply.status_code == 200
     assert reply.headers["x-krouter-model"] == f"one-{spoken}/bad"
     body = reply.json()
-    if caller == spoken:
+    if caller == spoken == "gemini":
+        assert body["responseId"].startswith("resp0000")
+    elif caller == spoken:
         assert body["x_upstream"] == {"kept": True}
+    elif caller == "gemini":
+        assert body["candidates"][0]["content"]["parts"] == [{"text": ""}]
+        assert "finishReason" not in body["candidates"][0]
     elif caller == "chat":
         (choice,) = body["choices"]
         assert (choice["message"]["content"] or "", choice["finish_reason"]) == ("", None)
+    elif caller == "responses":
+        assert (body["object"], body["output"], body["status"]) == ("response", [], "incomplete")
     else:
         assert (body["type"], body["content"], body["stop_reason"]) == ("message", [], None)
     assert krouter.locks() == {}
@@ -399,9 +446,13 @@ def test_a_stream_is_not_inspected_for_emptiness(
     reply = krouter.ask(caller, f"first-{spoken}", True)
     assert reply.status_code == 200
     assert calls(upstream) == ["a bad"]
-    assert caller == spoken or heard(reply, caller).ending == "error"
-    assert_error(last_event(reply), 502, caller, CUT)
     krouter.idle()
+    if spoken == "responses" and kind != "missing":  # whose last event is the end in itself
+        assert caller == spoken or heard(reply, caller).ending == "complete"
+        assert [step["outcome"] for step in steps(krouter)] == ["answered"]
+        return
+    assert caller == spoken or heard(reply, caller).ending == "error"
+    assert_error(last_error(reply, caller), 502, caller, CUT)
     assert [step["row"] for step in steps(krouter)] == [10]
 
 
@@ -463,10 +514,10 @@ def test_a_refused_credential_is_read_anew(tmp_path: Path, upstream: Upstream) -
 
 
 # After so many of the provider's events: its first, one piece of text, all of the text.
-HEAD = {"chat": 1, "messages": 1, "gemini": 0}
-MIDDLE = {"chat": 2, "messages": 4, "gemini": 1}
-TEXT = {"chat": 4, "messages": 6, "gemini": 3}
-END = {"chat": 5, "messages": 9, "gemini": 4}
+HEAD = {"chat": 1, "messages": 1, "gemini": 0, "responses": 1}
+MIDDLE = {"chat": 2, "messages": 4, "gemini": 1, "responses": 5}
+TEXT = {"chat": 4, "messages": 6, "gemini": 3, "responses": 7}
+END = {"chat": 5, "messages": 9, "gemini": 4, "responses": 11}
 WORDS = "All is well at the upstream provider."
 
 
@@ -483,6 +534,11 @@ def texts(reply: httpx.Response, caller: str) -> str:
         data = json.loads(line[6:])
         if caller == "messages":
             found.append(data.get("delta", {}).get("text"))
+        elif caller == "gemini":
+            for candidate in data.get("candidates", ()):
+                found += [part.get("text") for part in candidate["content"].get("parts", ())]
+        elif caller == "responses":
+            found += [data["delta"]] if data["type"] == "response.output_text.delta" else []
         else:
             found += [choice["delta"].get("content") for choice in data.get("choices", ())]
     return "".join(filter(None, found))
@@ -533,7 +589,7 @@ def test_a_stream_that_breaks_ends_with_an_error_event(
     assert reply.headers["x-krouter-model"] == f"one-{spoken}/bad"
     assert (caller == spoken and "usage" in broken.does) or heard(reply, caller).ending == "error"
     assert texts(reply, caller) == broken.text
-    assert_error(last_event(reply), broken.status, caller, broken.message)
+    assert_error(last_error(reply, caller), broken.status, caller, broken.message)
     krouter.idle()
     assert calls(upstream) == ["a bad"]
     assert [step["row"] for step in steps(krouter)] == [broken.number]
@@ -549,6 +605,9 @@ def test_a_stream_that_breaks_ends_with_an_error_event(
         ("end={head}", 10),
         ("error={head};status=529;type=overloaded_error", 9),
         ("error={head};status=402;type=billing_error;message=no%20credit", 6),
+        ("error={head};status=401;type=authentication_error", 7),
+        ("error={head};status=403;type=permission_error", 7),
+        ("error={head};status=503;type=service_unavailable_error", 9),
     ],
 )
 def test_a_stream_that_is_held_back_falls_over(
@@ -579,12 +638,12 @@ def test_the_code_of_an_error_event_counts(
     krouter: Krouter, upstream: Upstream, caller: str, code: str, number: int, held: bool
 ) -> None:
     found = []
-    for spoken in ("chat", "messages"):
+    for spoken in ("chat", "messages", "responses"):
         upstream.script("bad", [f"error=0;status=500;code={code};message=no"])
         reply = krouter.ask(caller, f"held-{spoken}" if held else f"first-{spoken}", True)
         krouter.idle()
         found.append((reply.status_code, steps(krouter)[0]["row"], steps(krouter)[0]["status"]))
-    assert found[0] == found[1]
+    assert found[0] == found[1] == found[2]
     assert found[0][1] == number
 
 
@@ -593,9 +652,7 @@ def test_the_code_of_an_error_event_counts(
     [
         ("chat", "no=done"),
         *((spoken, f"{how}={{end}}") for spoken in SPOKEN for how in ("reset", "close", "end")),
-        ("chat", "stall={end}"),
-        ("gemini", "stall={end}"),
-        ("messages", "stall={end}"),
+        *((spoken, "stall={end}") for spoken in SPOKEN),
     ],
 )
 def test_a_stream_that_has_come_to_its_end_is_whole(
@@ -620,14 +677,10 @@ def test_message_stop_belongs_to_the_end_of_messages(
 
 
 REASONS = {
-    "stop": ("stop", "end_turn"),
-    "tool": ("tool_calls", "tool_use"),
-    "length": ("length", "max_tokens"),
-    "filter": ("content_filter", "refusal"),
-}
-FINISHES = {
-    "length": {"chat": "length", "messages": "max_tokens", "gemini": "MAX_TOKENS"},
-    "filter": {"chat": "content_filter", "messages": "refusal", "gemini": "SAFETY"},
+    "stop": ("stop", "end_turn", "STOP", "completed"),
+    "tool": ("tool_calls", "tool_use", "STOP", "completed"),
+    "length": ("length", "max_tokens", "MAX_TOKENS", "max_output_tokens"),
+    "filter": ("content_filter", "refusal", "SAFETY", "content_filter"),
 }
 THOUGHT = "The caller wants an answer, so I give one."
 
@@ -659,7 +712,8 @@ WHOLE = (
 
 def finished(does: str, spoken: str) -> str:
     head, _, word = does.rpartition(";")
-    return f"{head};finish={FINISHES[word][spoken]}" if word in FINISHES else does
+    cut = word in ("length", "filter")
+    return f"{head};finish={REASONS[word][SPOKEN.index(spoken)]}" if cut else does
 
 
 @pytest.mark.parametrize("whole", WHOLE, ids=lambda whole: whole.does)
@@ -668,23 +722,37 @@ def test_a_sound_reply_is_the_same_in_every_pairing(
     krouter: Krouter, upstream: Upstream, caller: str, spoken: str, mode: str, whole: Whole
 ) -> None:
     upstream.script("bad", [f"{finished(whole.does, spoken)};usage=11,5"])
-    options = {"stream_options": {"include_usage": True}} if caller == "chat" else {}
-    given = options if mode == "stream" else {}
+    given = asking_for_all(caller, mode)
     reply = krouter.ask(caller, f"first-{spoken}", mode == "stream", **given)
     found = heard(reply, caller) if mode == "stream" else read(reply.json(), caller)
-    reason = REASONS[whole.reason][caller == "messages"]
+    reason = REASONS[whole.reason][CALLERS.index(caller)]
     assert (found.ending, found.reason) == ("complete", reason)
     assert (found.text, found.thinking) == (whole.text, whole.thinking)
     assert found.calls == list(whole.calls)
-    names = ("prompt_tokens", "completion_tokens")
-    names = names if caller == "chat" else ("input_tokens", "output_tokens")
-    assert tuple(found.usage[name] for name in names) == (11, 5)
+    assert tuple(sum(found.usage.get(n, 0) for n in names) for names in COUNTS[caller]) == (11, 5)
     krouter.idle()
     assert krouter.last_route["outcome"] == "answered"
     usage = krouter.last_route["usage"]
     assert (usage["input"], usage["output"]) == (11, 5)
     named = f"first-{spoken}" if caller == "messages" else "bad"
-    assert f'"model":"{named}"' in reply.text.replace(" ", "")
+    field = "modelVersion" if caller == "gemini" else "model"
+    assert f'"{field}":"{named}"' in reply.text.replace(" ", "")
+
+
+COUNTS = {
+    "chat": (("prompt_tokens",), ("completion_tokens",)),
+    "messages": (("input_tokens",), ("output_tokens",)),
+    "gemini": (("promptTokenCount",), ("candidatesTokenCount", "thoughtsTokenCount")),
+    "responses": (("input_tokens",), ("output_tokens",)),
+}
+
+
+def asking_for_all(caller: str, mode: str) -> dict[str, Any]:
+    """What a caller must say to be told of thoughts and counts."""
+    if caller == "gemini":
+        return {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
+    asks = caller == "chat" and mode == "stream"
+    return {"stream_options": {"include_usage": True}} if asks else {}
 
 
 def test_usage_is_kept_from_a_caller_that_did_not_ask(
@@ -710,6 +778,10 @@ def read(reply: Any, caller: str) -> Heard:
             reason=reply["stop_reason"],
             usage=reply["usage"],
         )
+    if caller == "gemini":
+        return check_gemini_stream(b"data: " + json.dumps(reply).encode() + b"\n\n")
+    if caller == "responses":
+        return read_response(reply)
     (choice,) = reply["choices"]
     message = choice["message"]
     functions = [call["function"] for call in message.get("tool_calls") or ()]
@@ -723,16 +795,38 @@ def read(reply: Any, caller: str) -> Heard:
     )
 
 
+def read_response(reply: Any) -> Heard:
+    output, cut = reply["output"], reply["incomplete_details"]
+    assert reply["status"] == ("incomplete" if cut else "completed")
+    said = [part for item in output if item["type"] == "message" for part in item["content"]]
+    thoughts = [part for item in output for part in item.get("summary", ())]
+    calls = [item for item in output if item["type"] == "function_call"]
+    return Heard(
+        ending="complete",
+        text="".join(part["text"] for part in said),
+        thinking="".join(part["text"] for part in thoughts),
+        calls=[(call["name"], json.loads(call["arguments"])) for call in calls],
+        reason=cut["reason"] if cut else "completed",
+        usage=reply["usage"],
+    )
+
+
 class Caller:
     """A caller on a bare socket, which can leave."""
 
     def __init__(self, krouter: Krouter, caller: str, model: str, stream: bool) -> None:
         said = [{"role": "user", "content": "hello"}]
         call = {"model": model, "max_tokens": 9, "messages": said, "stream": stream}
+        if caller == "gemini":
+            call = {"contents": [{"parts": [{"text": "hello"}]}]}
+        elif caller == "responses":
+            call = {"model": model, "input": "hello", "stream": stream}
         body = json.dumps(call).encode()
+        method = "streamGenerateContent?alt=sse" if stream else "generateContent"
         url = httpx.URL(krouter.url)
         self._socket = socket.create_connection((url.host, url.port or 80), 30)
-        head = f"POST {PATHS[caller]} HTTP/1.1\r\nhost: localhost\r\n"
+        path = PATHS[caller].format(model=model, method=method)
+        head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\n"
         self._socket.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
 
     def read_until(self, words: bytes) -> None:
@@ -776,13 +870,21 @@ def test_a_caller_that_leaves_cancels_the_upstream_call(
     assert [step["row"] for step in steps(krouter)] == [1]
 
 
-@pytest.mark.parametrize("spoken", ["chat", "messages"])
+ENDS = {
+    "chat": b'"finish_reason":"stop"',
+    "messages": b'"message_stop"',
+    "gemini": b'"finishReason":"STOP"',
+    "responses": b'"response.completed"',
+}
+
+
+@pytest.mark.parametrize("spoken", ["chat", "messages", "responses"])
 def test_a_caller_that_leaves_after_the_end_has_its_answer(
     krouter: Krouter, upstream: Upstream, caller: str, spoken: str
 ) -> None:
     upstream.script("bad", ["gate=more,99"])
     with Caller(krouter, caller, f"first-{spoken}", True) as client:
-        client.read_until(b'"finish_reason":"stop"' if caller == "chat" else b'"message_stop"')
+        client.read_until(ENDS[caller])
     krouter.idle()
     assert krouter.last_route["outcome"] == "answered"
     assert krouter.locks() == {}

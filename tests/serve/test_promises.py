@@ -150,11 +150,14 @@ def test_a_nested_combos_total_bounds_its_attempts(tmp_path: Path, upstream: Ups
         assert krouter.chat("daily").headers["x-krouter-model"] == "two/ok"
 
 
+NATIVE = {"lanes": load_lanes()[:2]}
+
+
 def test_an_entry_listed_twice_does_not_change_the_status(tmp_path: Path) -> None:
     combos = {"daily": {"models": ["only/x", "only/x"]}}
     url = "http://127.0.0.1:1/v1"
     settings = f'[provider.only]\nbase_urls = {{ responses = "{url}" }}\n'
-    with Krouter(tmp_path, combos=combos, settings=settings) as krouter:
+    with Krouter(tmp_path, combos=combos, settings=settings, edges=NATIVE) as krouter:
         assert krouter.chat("daily").status_code == 501
         skips = [step["reason"] for step in krouter.last_route["steps"]]
         assert skips == [Skip.NEEDS_TRANSLATION, Skip.ALREADY_TRIED]

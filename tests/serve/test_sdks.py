@@ -25,6 +25,7 @@ COMBOS = {
 }
 HELLO: list[Any] = [{"role": "user", "content": "hello"}]
 CHAT_TOOL: Any = {"type": "function", "function": {"name": "weather", "parameters": {}}}
+RESPONSES_TOOL: Any = {"type": "function", "name": "weather", "parameters": {}, "strict": None}
 MESSAGES_TOOL: Any = {"name": "weather", "input_schema": {"type": "object"}}
 ANSWERING = sorted(COMBOS.keys() - {"tool", "cut"})
 
@@ -33,7 +34,8 @@ ANSWERING = sorted(COMBOS.keys() - {"tool", "cut"})
 def krouter(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Krouter]:
     with Upstream() as upstream:
         settings = (
-            f'[provider.local]\nbase_url = "{upstream.url}/v1"\nspeaks = ["chat", "messages"]\n'
+            f'[provider.local]\nbase_url = "{upstream.url}/v1"\n'
+            'speaks = ["chat", "messages", "responses"]\n'
         )
         home = tmp_path_factory.mktemp("home")
         with Krouter(home, combos=COMBOS, settings=settings) as krouter:
@@ -67,6 +69,26 @@ def test_openai_stream(chat: openai.OpenAI, combo: str) -> None:
         reply = stream.get_final_completion()
     assert reply.choices[0].message.content == "whole answer"
     assert reply.choices[0].finish_reason == "stop"
+
+
+@pytest.mark.parametrize("combo", ANSWERING)
+def test_responses_json(chat: openai.OpenAI, combo: str) -> None:
+    reply = chat.responses.create(model=combo, input="hello")
+    assert (reply.output_text, reply.status) == ("whole answer", "completed")
+    assert reply.usage is not None
+    assert reply.usage.output_tokens > 0
+
+
+@pytest.mark.parametrize("combo", ANSWERING)
+def test_responses_stream(chat: openai.OpenAI, combo: str) -> None:
+    with chat.responses.stream(model=combo, input=HELLO) as stream:
+        reply = stream.get_final_response()
+    assert (reply.output_text, reply.status) == ("whole answer", "completed")
+    told = list(chat.responses.create(model=combo, input="hello", stream=True))
+    assert told[-1].type == "response.completed"
+    assert "".join(e.delta for e in told if e.type == "response.output_text.delta") == (
+        "whole answer"
+    )
 
 
 @pytest.mark.parametrize("combo", ANSWERING)
@@ -108,6 +130,21 @@ def test_openai_tools(chat: openai.OpenAI) -> None:
         assert reply.choices[0].finish_reason == "tool_calls"
 
 
+def test_responses_tools(chat: openai.OpenAI) -> None:
+    asked: dict[str, Any] = {"model": "tool", "input": HELLO, "tools": [RESPONSES_TOOL]}
+    with chat.responses.stream(**asked) as stream:
+        streamed = stream.get_final_response()
+    whole = chat.responses.create(**asked)
+    for reply in (streamed, whole):
+        call = reply.output[-1]
+        assert call.type == "function_call"
+        assert (call.name, call.arguments) == ("weather", '{"city":"Oslo"}')
+        assert call.call_id
+    answer: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+    reply = chat.responses.create(model="whole", input=[*HELLO, call.to_dict(), answer])
+    assert reply.output_text == "whole answer"
+
+
 def test_anthropic_tools(messages: anthropic.Anthropic) -> None:
     asked: dict[str, Any] = {"model": "tool", "max_tokens": 64, "messages": HELLO}
     with messages.messages.stream(**asked, tools=[MESSAGES_TOOL]) as stream:
@@ -125,6 +162,13 @@ def test_a_cut_stream_is_an_error_never_a_short_answer(
 ) -> None:
     with pytest.raises(openai.APIError, match="cut short"):
         list(chat.chat.completions.create(model="cut", messages=HELLO, stream=True))
+    with pytest.raises(openai.APIError, match="cut short"):
+        list(chat.responses.create(model="cut", input=HELLO, stream=True))
+    with (
+        pytest.raises(openai.APIError, match="cut short"),
+        chat.responses.stream(model="cut", input=HELLO) as told,
+    ):
+        told.get_final_response()
     with (
         pytest.raises(anthropic.APIError, match="cut short"),
         messages.messages.stream(model="cut", max_tokens=64, messages=HELLO) as stream,
@@ -137,6 +181,11 @@ def test_the_sdks_read_krouters_own_errors(
 ) -> None:
     with pytest.raises(openai.NotFoundError, match="Did you mean 'limited'"):
         chat.chat.completions.create(model="limitd", messages=HELLO)
+    with pytest.raises(openai.NotFoundError, match="Did you mean 'limited'"):
+        chat.responses.create(model="limitd", input="hello")
+    with pytest.raises(openai.BadRequestError, match="not found") as caught:
+        chat.responses.create(model="whole", input="hello", previous_response_id="resp_1")
+    assert caught.value.code == "previous_response_not_found"
     with pytest.raises(anthropic.NotFoundError, match="Did you mean 'limited'"):
         messages.messages.create(model="limitd", max_tokens=64, messages=HELLO)
 
