@@ -21,7 +21,7 @@ COLUMNS = ("time", "id", "asked", "served by", "outcome", "tries", "in", "out", 
 NEWEST = 20
 EVERY = -1
 MOST = 1_000_000_000
-_WIDTHS = (19, 16, 12, 22, 14, 5, 7, 6, 10, 7)
+_WIDTHS = (19, 19, 12, 22, 18, 5, 7, 6, 10, 7)
 """At least so wide, so that lines still to come stand under those that are there."""
 
 Show = Callable[[Row], None]

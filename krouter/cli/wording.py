@@ -165,7 +165,8 @@ def switches(route: Route, nested: str = "") -> list[str]:
 
 
 def why_first(route: Route) -> Iterator[str]:
-    """Why the first entry of the order is the first, in one sentence."""
+    """Why the first entry of the order is the first, and where another answered, why that one
+    stands where it does: a sentence each."""
     if not route.snapshots or len(route.plan) < 2:
         return
     snapshot, first = route.snapshots[0], route.plan[0].entry
@@ -174,10 +175,30 @@ def why_first(route: Route) -> Iterator[str]:
         return
     if not listed:
         yield f"{first} went first: no entry of the list reads {_carried(route)}."
+        yield from _why_served(route)
         return
     place = listed - 1
     though = f", though {ordinal(place + 1)} in the list" if place else ""
-    yield f"{first} went first{though}: {'; '.join(_causes(route, snapshot, place))}."
+    passed = {skip.entry for skip in route.skips} - {each.entry for each in route.attempts}
+    went = "comes first" if first in passed else "went first"
+    yield f"{first} {went}{though}: {'; '.join(_causes(route, snapshot, place))}."
+    yield from _why_served(route)
+
+
+def _why_served(route: Route) -> Iterator[str]:
+    """Why who answered stood before others of the list, where it was not the first."""
+    order = route.plan
+    at = next((n for n, each in enumerate(order) if each.entry == route.served), 0)
+    listed = order[at].listed
+    if not at or not listed:
+        return
+    behind = [each.entry for each in order[at + 1 :] if each.listed and each.listed < listed]
+    if behind:
+        why = order[at].reason.partition("; ")[2] or order[at].reason
+        yield (
+            f"{route.served}, {ordinal(listed)} in the list, came before {' and '.join(behind)}:"
+            f" {why}."
+        )
 
 
 def _causes(route: Route, snapshot: Snapshot, place: int) -> Iterator[str]:
@@ -193,7 +214,10 @@ def _causes(route: Route, snapshot: Snapshot, place: int) -> Iterator[str]:
     if not moved and rotates(snapshot.combo, snapshot.routing):
         yield "it is its turn in the rotation"
     elif not moved:
-        yield "it stands first in the list, and nothing moved it"
+        unread = snapshot.needs and snapshot.is_blind
+        yield "it stands first in the list, and nothing moved it" + (
+            f"; no entry reads {_carried(route)}" if unread else ""
+        )
 
 
 def _passed(snapshot: Snapshot, place: int) -> Iterator[str]:

@@ -18,7 +18,7 @@ from krouter.cli.output import console_for
 from krouter.cli.wording import why_first
 from krouter.combos import Entry
 from krouter.plan import Standing, make_plan
-from krouter.route import End, Route, Skip
+from krouter.route import End, Placed, Route, Skip, Skipped
 from tests.cli.pasts import (
     CC,
     DAILY,
@@ -183,3 +183,17 @@ def test_a_cost_that_is_known_in_part_only() -> None:
     shown = drawn(mixed())
     assert "18,100 in, 1,021 out; $0.0200 + 2 unpriced" in shown
     assert "waste    3 attempts, 9,000 in, 700 out; $0.0200 + 1 unpriced, never" in shown
+
+
+def test_the_order_is_told_of_who_answered_too() -> None:
+    """The first has no account; the screenshot put the third of the list before the second."""
+    route = screenshot()
+    first, *others = route.plan
+    route.plan = [Placed("gemini/x", "as listed; reads image", 1), first, *others]
+    route.steps.insert(0, Skipped("gemini/x", "", Skip.NO_ACCOUNT))
+    told = list(why_first(route))
+    assert told[0].startswith("gemini/x comes first")
+    assert told[1:] == [
+        f"{first.entry}, 3rd in the list, came before"
+        f" {' and '.join(each.entry for each in others)}: reads image."
+    ]

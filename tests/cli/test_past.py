@@ -118,12 +118,12 @@ def test_an_id_that_several_have(past: Home) -> None:
 # krouter log
 
 LOG = """\
-TIME                 ID                ASKED         SERVED BY               OUTCOME         TRIES\
-  IN       OUT     COST        TOOK
-2027-01-15 08:00:01  0000000000000001  daily         cc/claude-sonnet-4-6    200 answered    1    \
-  1,532    88      $0.0034     1 s
-2027-01-15 08:00:02  0000000000000002  daily         -                       502 empty reply  3    \
-  20       1       unknown     3 s
+TIME                 ID                   ASKED         SERVED BY               OUTCOME \
+            TRIES  IN       OUT     COST        TOOK
+2027-01-15 08:00:01  0000000000000001     daily         cc/claude-sonnet-4-6    200 answer\
+ed        1      1,532    88      $0.0034     1 s
+2027-01-15 08:00:02  0000000000000002     daily         -                       502 empty \
+reply     3      20       1       unknown     3 s
 """
 
 
