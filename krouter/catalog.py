@@ -52,13 +52,6 @@ class Facts:
     tools: Known
     sources: Mapping[str, str]
 
-    def reading(self, media: Iterable[Medium]) -> Known:
-        """Whether it reads all of `media`."""
-        answers = {self.reads[medium] for medium in media}
-        if Known.NO in answers:
-            return Known.NO
-        return Known.UNKNOWN if Known.UNKNOWN in answers else Known.YES
-
 
 @dataclass(frozen=True, slots=True)
 class Statement:

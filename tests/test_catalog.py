@@ -24,7 +24,6 @@ from krouter.catalog import (
     build_catalog,
     canonical,
     listed,
-    merge,
     undated,
     with_entry,
 )
@@ -190,15 +189,6 @@ def test_an_exact_name_goes_before_the_longest_glob() -> None:
     assert look_up("maker/a-1.5", reads=reads).reads == listed(("image",))
     assert look_up("maker/a-1.6", reads=reads).reads == listed(("audio",))
     assert look_up("maker/b", reads=reads).reads == listed(("pdf",))
-
-
-@pytest.mark.parametrize(
-    ("needed", "known"),
-    [((), YES), (("image",), YES), (("image", "pdf"), UNKNOWN), (("pdf", "audio"), NO)],
-)
-def test_reading_several_media(needed: tuple[Medium, ...], known: Known) -> None:
-    facts = merge([Statement("litellm", {"image": YES, "audio": NO})])
-    assert facts.reading(needed) is known
 
 
 @pytest.mark.parametrize(

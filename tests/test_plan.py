@@ -193,6 +193,20 @@ def test_what_cannot_be_run_is_named() -> None:
         plan_of(combo(strategy="fusion"), OFF, table())
 
 
+@pytest.mark.parametrize(
+    ("needed", "known"),
+    [
+        ((), Known.YES),
+        (("image",), Known.YES),
+        (("image", "pdf"), Known.UNKNOWN),
+        (("pdf", "audio"), Known.NO),
+    ],
+)
+def test_reading_several_media(needed: tuple[Medium, ...], known: Known) -> None:
+    seen = Standing({"image": Known.YES, "audio": Known.NO})
+    assert seen.reads_all(frozenset(needed)) is known
+
+
 # The promises
 
 KNOWN = st.sampled_from(Known)
