@@ -62,7 +62,12 @@ class Adapter(Protocol):
 
 
 class Unsendable(Exception):
-    """A request that cannot be put in a form the provider takes; the text says what cannot."""
+    """A request that cannot be put in a form the provider takes; the text says what cannot.
+    `reply` is what came where only the answer showed it, since that was paid for."""
+
+    def __init__(self, message: str, reply: bytes = b"") -> None:
+        self.reply = reply
+        super().__init__(message)
 
 
 # In order of preference: a builtin provider, the provider's own dialect, a translation.

@@ -115,6 +115,8 @@ class Trial:
             return self._failed(error.fault, error.detail)
         except Unsendable as error:
             told = ErrorText(blotted_text(str(error), self.secrets))
+            if error.reply:
+                self.note.usage = self.call.dialect.read_reply(error.reply).usage
             return self._noted(Evidence(None, told, Fault.UNSENDABLE), True)
         except TimeoutError:
             return self._timed_out(total.expired())

@@ -27,16 +27,20 @@ class Vectors:
 
     _given: dict[tuple[str, object], Given] = field(default_factory=dict)
 
-    def check(self, combo: str, dimensions: object, entry: str, size: int) -> None:
-        """Notes what `entry` gives. Raises Unsendable where another gave vectors that are longer or
-        shorter; the one that gave them may change its mind."""
+    def check(self, combo: str, dimensions: object, entry: str, raw: bytes) -> None:
+        """Notes what `entry` gives in its reply. Raises Unsendable where another gave vectors that
+        are longer or shorter; the one that gave them may change its mind."""
+        size = vector_size(raw)
+        if size is None:
+            return
         key = combo, dimensions
         known = self._given.get(key)
         if known is not None and known.entry != entry and known.size != size:
             raise Unsendable(
                 f"{entry} gives vectors of {size} numbers, but the combo {combo} has given some of"
                 f" {known.size}, from {known.entry}: they cannot be compared. Ask for the same"
-                " 'dimensions', or list models with vectors of one size."
+                " 'dimensions', or list models with vectors of one size.",
+                raw,
             )
         if known is not None and known.entry != entry:
             return
@@ -85,9 +89,8 @@ class _Measured:
 
     async def read(self, limit: int) -> bytes:
         raw = await self._reply.read(limit)
-        size, lane = vector_size(raw), self._lane
-        if size is not None:
-            lane.vectors.check(lane.combo, self._dimensions, lane.entry, size)
+        lane = self._lane
+        lane.vectors.check(lane.combo, self._dimensions, lane.entry, raw)
         return raw
 
     def ending(self) -> bytes:

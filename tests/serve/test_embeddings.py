@@ -90,13 +90,15 @@ def test_the_sdk_asks_for_base64(start: Start) -> None:
 def test_vectors_of_another_size_are_no_answer(start: Start, upstream: Upstream, form: str) -> None:
     krouter = start("one/m", "two/n", accounts={"one": "a", "two": "x"})
     upstream.script("m", ["text=8", "status=500"])
-    upstream.script("n", ["text=6"])
+    upstream.script("n", ["text=6;usage=7,0"])
     assert embed(krouter, "daily", encoding_format=form).status_code == 200
     reply = embed(krouter, "daily", encoding_format=form)
     assert reply.status_code == 400
     told = reply.json()["error"]["message"]
     assert "two/n gives vectors of 6 numbers, but the combo daily has given some of 8" in told
     assert "from one/m" in told
+    refused = krouter.router.routes[-1].attempts[-1]
+    assert refused.usage is not None and refused.usage.input == 7, "it was paid for all the same"
     assert not [name for name in krouter.locks() if name.startswith("two")]
     assert sizes(embed(krouter, "two/n")) == [6], "asked for by name, it is nobody's rival"
 
