@@ -176,7 +176,8 @@ class LedgerReader:
         return [_row(each) for each in found], newest
 
     def usage(self, by: By, filter: Filter = ALL) -> list[UsageRow]:
-        """What the filter's requests used: the dearest first, days (local ones) in their order.
+        """What the filter's requests used, or where it names a model, their attempts at that: the
+        dearest first, days (local ones) in their order.
 
         By model is by `provider/model`, by account by `provider/account`, of each attempt.
         """
@@ -193,9 +194,11 @@ class LedgerReader:
     def _usage(self, key: _Key, filter: Filter) -> list[UsageRow]:
         where, values = _where(filter)
         join = "JOIN" if key.of_attempts else "LEFT JOIN"
+        of_model = "" if filter.model is None else "AND a.entry GLOB ?"
+        values = [*([filter.model] if of_model else []), *values]
         query = (
             f"SELECT {key.sql}, COUNT(DISTINCT r.number), COUNT(a.step), {_SUMS}"  # noqa: S608
-            f" FROM requests r {join} attempts a ON a.request = r.number"
+            f" FROM requests r {join} attempts a ON a.request = r.number {of_model}"
             f" WHERE {where} GROUP BY 1"
         )
         with self._open() as db:

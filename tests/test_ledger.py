@@ -227,6 +227,21 @@ def some(path: Path) -> Iterator[LedgerReader]:
         yield it.reader
 
 
+@pytest.mark.parametrize("by", ["model", "combo", "account", "day"])
+def test_usage_of_a_model_is_of_its_attempts_alone(some: LedgerReader, by: By) -> None:
+    """`aaaa2` tried another model too."""
+    for pattern, requests, wasted in (("a/m", 2, 0), ("b/*", 1, 1), ("[ab]/*", 2, 1)):
+        rows, total = some.usage(by, Filter(model=pattern)), some.total(Filter(model=pattern))
+        attempts = requests if len(pattern) == 3 else 3
+        assert (total.requests, total.attempts, total.wasted) == (requests, attempts, wasted)
+        assert (total.input, total.output, total.cost) == (
+            10 * attempts,
+            5 * attempts,
+            7 * attempts,
+        )
+        assert sum(row.attempts for row in rows) == attempts
+
+
 @pytest.mark.parametrize(
     ("filter", "found"),
     [

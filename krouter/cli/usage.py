@@ -57,7 +57,7 @@ def usage(
     combos: str | None,
     as_json: bool,
 ) -> None:
-    """Sum up tokens and money of past requests.
+    """Sum up tokens and money of past requests; with --model, of the attempts at that entry.
 
     Every attempt counts where it was made, also those that the caller never saw; their part is
     shown as wasted, and in the last line. Cached tokens are a part of those that went in, shown
