@@ -19,6 +19,7 @@ from krouter.answer import Answer, described, error_answer
 from krouter.body import Body
 from krouter.dialects.base import UNREADABLE
 from krouter.dialects.needs import needs
+from krouter.dialects.stored import stored_field
 from krouter.estimate import by_characters, countable
 from krouter.lineup import Candidate, Obstacle, candidates, leaves
 from krouter.plan import NotBuilt
@@ -45,6 +46,9 @@ class _Counted(msgspec.Struct):
     input_tokens: int
 
 
+_KIND = {"responses": {"object": "response.input_tokens"}}
+"""What a count has beside the number."""
+_TAILS = {"messages": "/count_tokens", "responses": "/input_tokens"}
 _counted = msgspec.json.Decoder(_Counted).decode
 
 
@@ -76,13 +80,17 @@ class TokenCounts:
             destination = resolve(call.model, world)
         except UnknownModel as unknown:
             return error_answer(call.dialect, 404, str(unknown))
+        if field := stored_field(call.dialect.name, call.body):
+            message = f"{field!r} rests on what a provider has stored, which krouter cannot count."
+            return error_answer(call.dialect, 400, message)
         by, count = await self._told(call, destination, world) or (ESTIMATE, None)
         if count is None:
             running = asyncio.get_running_loop()
             count = await running.run_in_executor(self._threads, self._estimate, call.body)
         world.log("COUNT", f"{call.model}: {count} tokens ({by})")
         headers = [("content-type", "application/json"), ("x-krouter-counted", plain(by))]
-        return Answer(200, headers, msgspec.json.encode(_Counted(count)))
+        told = {**_KIND.get(call.dialect.name, {}), "input_tokens": count}
+        return Answer(200, headers, msgspec.json.encode(told))
 
     async def _told(
         self, call: Call, destination: Destination, world: World
@@ -160,7 +168,7 @@ async def _asked(progress: Progress, candidate: Candidate) -> int:
     account = candidate.account
     auth = "bearer" if account.auth == "caller" else account.auth
     target = Target(candidate.provider, candidate.model, secret, auth)
-    call = replace(send.call, tail="/count_tokens", stream=False)
+    call = replace(send.call, tail=_TAILS[send.call.dialect.name], stream=False)
     reply = await candidate.lane.send(call, target, progress.world.wire)
     try:
         return _read(reply, await reply.read(MOST_REPLY))

@@ -17,7 +17,10 @@ MESSAGE = 4
 
 _PICTURES = frozenset(("image", "image_url", "input_image"))
 _FILES = frozenset(("document", "file", "input_file", "input_audio", "video"))
-_UNCOUNTED = frozenset(("redacted_thinking",))
+_CALLS = {"tool_use": "input", "function_call": "arguments", "custom_tool_call": "input"}
+"""Where each kind of call has what it is called with."""
+_UNCOUNTED = frozenset(("redacted_thinking", "reasoning", "compaction"))
+"""What models have enciphered."""
 
 
 class Countable(NamedTuple):
@@ -52,11 +55,13 @@ class _Gathered:
             self.fixed += DOCUMENT
         elif isinstance(text := block.get("text") or block.get("thinking"), str):
             self.texts.append(text)
-        elif kind == "tool_result" or (not kind and "content" in block):
+        elif kind in ("tool_result", "message") or (not kind and "content" in block):
             self.content(block.get("content"))
-        elif kind == "tool_use":
+        elif kind.endswith("_call_output"):
+            self.content(block.get("output"))
+        elif kind in _CALLS:
             self.plain(block.get("name"))
-            self.plain(block.get("input"))
+            self.plain(block.get(_CALLS[kind]))
         elif kind not in _UNCOUNTED:
             self.plain(block)
 
@@ -66,12 +71,15 @@ class _Gathered:
 
 
 def countable(body: Body) -> Countable:
-    """The system prompt, the messages and the tools of a messages request."""
+    """The system prompt, the messages and the tools of a messages or a responses request."""
     found = _Gathered()
-    found.content(body.value("system") or [])
+    found.content(body.value("system") or body.value("instructions") or [])
     for message in _items(body.value("messages")):
         found.fixed += MESSAGE
         found.content(message.get("content"))
+    given = body.value("input") or []
+    found.content(given)
+    found.fixed += MESSAGE * (len(given) if isinstance(given, list) else 1)
     for tool in _items(body.value("tools")):
         found.fixed += MESSAGE
         found.plain({name: v for name, v in tool.items() if name != "cache_control"})

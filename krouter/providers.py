@@ -36,10 +36,10 @@ class Provider:
     names it takes others of a chat request, for models that fit a glob of `rename_for`. `tried`
     says when the row was last proven against the real service, or "untried". A `keyless` provider
     needs no account of the user's; `own` ones come from the settings; a `builtin` one answers in
-    this process. One that `counts_tokens` has `/count_tokens` behind its messages endpoint.
-    A `known_by_litellm` one has no row of its own: it is reached as LiteLLM reaches it, at
-    `litellm_base`; `base_like` shows what its address looks like where it has no common one, and
-    `unsupported` says why it cannot be reached at all.
+    this process. One that `counts_tokens` has `/count_tokens` behind its messages endpoint, and
+    `/input_tokens` behind the one for responses. A `known_by_litellm` one has no row of its own: it
+    is reached as LiteLLM reaches it, at `litellm_base`; `base_like` shows what its address looks
+    like where it has no common one, and `unsupported` says why it cannot be reached at all.
     """
 
     name: str

@@ -301,6 +301,12 @@ def _has_said(part: _Part) -> bool:
     return _says(part) and (not isinstance(part.text, str) or bool(part.text.strip()))
 
 
+def names_method(path: str) -> bool:
+    """Whether a path ends in one of Google's methods; names of models may hold a colon too."""
+    method = path.rpartition(":")[2]
+    return method in (WHOLE, STREAMED, *_OTHER_METHODS)
+
+
 def status_name(status: int) -> str:
     """Google's name for an HTTP status."""
     return _STATUS_OF.get(status, "INTERNAL" if status >= 500 else "INVALID_ARGUMENT")

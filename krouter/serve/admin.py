@@ -25,13 +25,17 @@ PREFIX = "/api/"
 MOST_BYTES = 1 << 20
 
 
-def check_admin(method: str, headers: Headers) -> None:
+def check_site(headers: Headers) -> None:
     """Admin calls come from programs and from krouter's own pages: no page of another site makes
     one, even where no key is needed. Raises Refusal."""
     given = dict(headers)
     if not (_is_own_origin(given) and _is_own_site(given)):
         raise Refusal(403, "A page of another site may not call krouter's admin API.")
-    kind = given.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def check_type(method: str, headers: Headers) -> None:
+    """A form, which any page may send, is none. Raises Refusal."""
+    kind = dict(headers).get("content-type", "").partition(";")[0].strip().lower()
     if method in ("POST", "PUT", "PATCH") and kind != "application/json":
         shown = f"not {kind}" if kind else "which Content-Type must say"
         raise Refusal(415, f"The body must be application/json, {shown}.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +12,21 @@ from fastapi import FastAPI, Request
 from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Match
 
 from krouter._version import __version__
 from krouter.answer import error_answer
 from krouter.counting import TokenCounts
 from krouter.dialects import DIALECTS, ENDPOINTS
 from krouter.dialects.base import Dialect
+from krouter.dialects.gemini import names_method
 from krouter.dialects.messages import MESSAGES
+from krouter.dialects.responses import RESPONSES
 from krouter.keys import KeyRing
 from krouter.metrics import Metrics
 from krouter.pool import Pool
 from krouter.router import Router
-from krouter.serve.admin import PREFIX, add_quota, check_admin
+from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
 from krouter.serve.hot import Endpoint, send_whole
 from krouter.serve.intake import (
     Gate,
@@ -32,11 +36,14 @@ from krouter.serve.intake import (
     Send,
     presented_keys,
     request_headers,
+    with_key_of,
 )
 from krouter.serve.models import add_models
 from krouter.wire import Headers
 
-COUNT = "/v1/messages/count_tokens"
+COUNTS = {"/v1/messages/count_tokens": MESSAGES, "/v1/responses/input_tokens": RESPONSES}
+GOOGLES = "/v1beta/"
+"""Where Google's clients ask, who may put the key into the query."""
 OPEN_PATHS = ("/health",)
 """Paths that never ask for a key."""
 
@@ -93,7 +100,8 @@ class App:
             for path in (*dialect.paths, *filter(None, [dialect.prefix]))
         }
         counts = TokenCounts(router)
-        self._hot[COUNT] = Endpoint(MESSAGES, counts, guard.authorize, self._limit)
+        for path, dialect in COUNTS.items():
+            self._hot[path] = Endpoint(dialect, counts, guard.authorize, self._limit)
         self._prefixes = tuple(each.prefix for each in DIALECTS.values() if each.prefix)
         if origins := router.world.settings.server.cors_origins:
             self._serve: Any = CORSMiddleware(
@@ -103,10 +111,20 @@ class App:
             self._serve = self._dispatch
 
     def _endpoint(self, path: str) -> Endpoint | None:
+        """Who takes a POST to `path`."""
         found = self._hot.get(path)
-        if found is None and self._prefixes and path.startswith(self._prefixes):
+        if found is None and ":" in path and path.startswith(self._prefixes):
             return next(self._hot[each] for each in self._prefixes if path.startswith(each))
         return found
+
+    def _methods(self, path: str) -> set[str]:
+        """What a path takes; nothing where there is none."""
+        if self._endpoint(path) is not None and (path in self._hot or names_method(path)):
+            return {"POST"}
+        scope = {"type": "http", "path": path, "method": "", "root_path": ""}
+        routes = [each for each in self.rest.routes if each.matches(scope)[0] is not Match.NONE]
+        found = {method for each in routes for method in getattr(each, "methods", ())}
+        return found | ({"HEAD"} if "GET" in found else set())
 
     def _limit(self) -> int:
         return self.router.world.settings.server.body_limit << 20
@@ -121,7 +139,7 @@ class App:
         path: str = scope["path"]
         if path.startswith(("/v1/v1/", "/v1/v1beta/")):
             path = scope["path"] = path[3:]
-        if path.startswith("/v1/models/") and scope["method"] == "POST":  # Gemini's older version
+        if path.startswith("/v1/models/") and names_method(path):  # Gemini's older version
             path = scope["path"] = f"/v1beta{path[3:]}"
         endpoint = self._endpoint(path)
         if endpoint is not None and scope["method"] == "POST":
@@ -134,24 +152,36 @@ class App:
         try:
             if ("upgrade", "websocket") in [(name, value.lower()) for name, value in headers]:
                 raise Refusal(426, "krouter does not speak WebSocket: send a POST.")
-            check = self.guard.check_host if scope["path"] in OPEN_PATHS else self.guard.authorize
-            check(headers)
-            if scope["path"].startswith(PREFIX):
-                check_admin(scope["method"], headers)
-            if self._endpoint(scope["path"]) is not None:
-                message = f"{scope['path']} takes POST, not {scope['method']}."
-                raise Refusal(405, message, [("allow", "POST")])
+            self._check(scope, headers)
         except Refusal as refusal:
             dialect = dialect_of(scope["path"], headers)
             status, message, headers = refusal.status, refusal.message, refusal.headers or []
             await send_whole(send, error_answer(dialect, status, message, headers=headers))
             return
+        if scope["method"] == "HEAD":  # the server keeps the body back
+            scope = {**scope, "method": "GET"}
         await self.rest(scope, receive, send)
+
+    def _check(self, scope: Scope, headers: Headers) -> None:
+        """Who asks, from where, and how. Raises Refusal."""
+        path, method = scope["path"], scope["method"]
+        query = scope["query_string"].decode("latin-1") if path.startswith(GOOGLES) else ""
+        check = self.guard.check_host if path in OPEN_PATHS else self.guard.authorize
+        check(with_key_of(query, headers))
+        is_admin = path.startswith(PREFIX)
+        if is_admin:
+            check_site(headers)
+        takes = self._methods(path)
+        if takes and method not in takes:
+            allow = ", ".join(sorted(takes))
+            raise Refusal(405, f"{path} takes {allow}, not {method}.", [("allow", allow)])
+        if takes and is_admin:
+            check_type(method, headers)
 
 
 def dialect_of(path: str, headers: Headers) -> Dialect:
     """In which dialect an error is told where no call has been read."""
-    if path.startswith("/v1beta/"):
+    if path.startswith(GOOGLES):
         return DIALECTS["gemini"]
     anthropic = path.startswith("/v1/messages") or any(n == "anthropic-version" for n, _ in headers)
     return DIALECTS["messages" if anthropic else "chat"]
@@ -182,12 +212,10 @@ def add_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path, method = request.url.path, request.method
-        stored = " krouter stores no responses." if path.startswith("/v1/responses/") else ""
-        message = {
-            404: f"There is nothing at {path}.{stored}",
-            405: f"{path} does not take {method}.",
-        }.get(error.status_code, str(error.detail))
+        path, message = request.url.path, str(error.detail)
+        if message == HTTPStatus.NOT_FOUND.phrase:  # of no route of ours
+            stored = " krouter stores no responses." if path.startswith("/v1/responses/") else ""
+            message = f"There is nothing at {path}.{stored} GET / lists what there is."
         headers = [(n.lower(), v) for n, v in request.headers.items()]
         dialect = dialect_of(path, headers)
         # Only under /v1/models/ is what was not found a model, which is what OpenAI's code says.
@@ -219,7 +247,8 @@ def add_pages(
             "POST /v1beta/models/{model}:generateContent, :streamGenerateContent   Google Gemini\n"
             "POST /v1/messages/count_tokens\n"
             "POST /v1/embeddings         OpenAI embeddings\n"
-            "GET  /v1/models             combos and models\n"
+            "POST /v1/responses/input_tokens\n"
+            "GET  /v1/models, /v1beta/models   combos and models\n"
             "GET  /health\n"
             "GET  /metrics               numbers for Prometheus\n"
             "GET  /api/routes            what happened to the last requests\n"

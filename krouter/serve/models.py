@@ -1,6 +1,7 @@
-"""`/v1/models`: every name that can be asked for, in OpenAI's list shape or in Anthropic's.
+"""`/v1/models`: every name that can be asked for, in OpenAI's list shape or in Anthropic's, and
+`/v1beta/models`, in Google's.
 
-Beside the fields of either shape stands what is known of a model: `context_window` and
+Beside the fields of the first two shape stands what is known of a model: `context_window` and
 `max_output_tokens`, in a combo the smallest of its entries, `largest_context_window`, and `reads`:
 for each kind of attachment, whether any entry reads it. What is not known is null.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fastapi import FastAPI, Request
@@ -18,12 +19,19 @@ from starlette.exceptions import HTTPException
 
 from krouter.catalog import MEDIA, Facts, Known, with_entry
 from krouter.combos import LEVELS, Combo, reference
+from krouter.dialects.gemini import STREAMED, WHOLE
 from krouter.router import Destination, Router, UnknownModel, entries, resolve
 from krouter.world import World
 
 PAGE = 20
 """Names on a page of Anthropic's shape, unless `limit` says otherwise."""
+GOOGLES_PAGE = 50
+"""The same of Google's, for `pageSize`."""
 MOST = 1000
+
+
+Shape = Callable[[str, Destination, World], dict[str, Any]]
+"""What is told of a name, and of what it stands for."""
 
 
 def add_models(app: FastAPI, router: Router) -> None:
@@ -36,12 +44,25 @@ def add_models(app: FastAPI, router: Router) -> None:
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str, request: Request) -> Response:
+        shape = _anthropic if is_anthropic(request) else _openai
+        return await one(name, shape, "/v1/models")
+
+    @app.get("/v1beta/models")
+    async def googles(request: Request) -> dict[str, Any]:
+        query = dict(request.query_params)
+        return await asyncio.to_thread(google_list, router.world, query)
+
+    @app.get("/v1beta/models/{name:path}")
+    async def google(name: str) -> Response:
+        return await one(name, _google, "/v1beta/models")
+
+    async def one(name: str, shape: Shape, listed: str) -> Response:
         world = router.world
         try:
             destination = resolve(name, world)
         except UnknownModel as unknown:
-            raise HTTPException(404, str(unknown)) from None
-        shape = _anthropic if is_anthropic(request) else _openai
+            message = f"{unknown} GET {listed} lists combos, aliases and the models they name."
+            raise HTTPException(404, message) from None
         return JSONResponse(await asyncio.to_thread(shape, name, destination, world))
 
 
@@ -51,8 +72,25 @@ def is_anthropic(request: Request) -> bool:
 
 def openai_list(world: World, query: dict[str, str]) -> dict[str, Any]:
     """All names at once, combos first, then aliases and the models that combos name."""
-    names = [*world.combos, *_aliases(world), *entries(world.combos)]
-    return {"object": "list", "data": [_openai(*each, world) for each in _resolved(names, world)]}
+    known = _resolved(_all(world), world)
+    return {"object": "list", "data": [_openai(*each, world) for each in known]}
+
+
+def google_list(world: World, query: dict[str, str]) -> dict[str, Any]:
+    """A page of the same names. `pageToken` is the last name of the page before. Raises
+    HTTPException for a page that cannot be."""
+    names = [name for name, _ in _resolved(dict.fromkeys(_all(world)), world)]
+    size, after = query.get("pageSize") or "0", query.get("pageToken")
+    if not (size.isascii() and size.isdecimal()):
+        raise HTTPException(400, "pageSize must be a whole number.")
+    most = min(int(size[:9]), MOST) or GOOGLES_PAGE
+    rest = names[_place(after, names) + 1 :] if after else names
+    page = {"models": [_google(*each, world) for each in _resolved(rest[:most], world)]}
+    return page | ({"nextPageToken": rest[most - 1]} if len(rest) > most else {})
+
+
+def _all(world: World) -> list[str]:
+    return [*world.combos, *_aliases(world), *entries(world.combos)]
 
 
 def anthropic_list(world: World, query: dict[str, str]) -> dict[str, Any]:
@@ -127,6 +165,19 @@ def _anthropic(name: str, destination: Destination, world: World) -> dict[str, A
         "display_name": name,
         "created_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         **known(destination.combo, world),
+    }
+
+
+def _google(name: str, destination: Destination, world: World) -> dict[str, Any]:
+    """A limit that is not known is left out: Google's clients take only numbers."""
+    facts = known(destination.combo, world)
+    limits = {"inputTokenLimit": "context_window", "outputTokenLimit": "max_output_tokens"}
+    return {
+        "name": f"models/{name}",
+        "version": "krouter",
+        "displayName": name,
+        **{limit: facts[told] for limit, told in limits.items() if facts[told] is not None},
+        "supportedGenerationMethods": [WHOLE, STREAMED],
     }
 
 

@@ -85,6 +85,21 @@ def test_a_key_is_taken_from_every_header(
     assert ask(path, json=BODY, headers={header: form.format(key)}).status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/v1beta/models", "/v1beta/models/demo"])
+def test_googles_clients_may_put_the_key_into_the_query(
+    locked_door: tuple[Krouter, str], path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    krouter, key = locked_door
+    assert krouter.http.get(path).status_code == 401
+    assert krouter.http.get(path, params={"key": "kr-wrong"}).status_code == 401
+    assert krouter.http.get(path, params={"key": key}).status_code == 200
+    assert krouter.http.get("/v1beta/models/x", params={"key": key}).status_code == 404
+    assert krouter.http.get("/v1/models", params={"key": key}).status_code == 401
+    told = [*krouter.lines, *(each.getMessage() for each in caplog.records)]
+    ours = [line for line in told if "HTTP Request" not in line]  # the test's own client logs its
+    assert not [line for line in ours if key in line]
+
+
 def test_keys_close_everything_but_health(tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys.json", "laptop", 0.0)
     with Krouter(tmp_path) as krouter:

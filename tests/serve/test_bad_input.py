@@ -150,10 +150,64 @@ def test_what_is_not_there(
     assert krouter.chat("demo").status_code == 200
 
 
-@pytest.mark.parametrize(("path", "allow"), [("/v1/messages", "POST"), ("/v1/models", "GET")])
-def test_what_a_path_takes_is_told(krouter: Krouter, path: str, allow: str) -> None:
-    reply = krouter.http.put(path)
+GET = "GET, HEAD"
+TAKES = [
+    ("PUT", "/v1/messages", "POST"),
+    ("DELETE", "/v1/responses", "POST"),
+    ("PUT", "/v1/models", GET),
+    ("POST", "/v1/models/demo", GET),
+    ("DELETE", "/v1beta/models", GET),
+    ("POST", "/v1beta/models/demo", GET),
+    ("PUT", "/v1beta/models/demo:free", GET),
+    ("GET", "/v1beta/models/demo:generateContent", "POST"),
+    ("GET", "/v1/models/demo:streamGenerateContent", "POST"),
+    ("PUT", "/api/quota", "GET, HEAD, POST"),
+    ("POST", "/api/routes", GET),
+    ("POST", "/health", GET),
+    ("POST", "/", GET),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "allow"), TAKES)
+def test_what_a_path_takes_is_told(krouter: Krouter, method: str, path: str, allow: str) -> None:
+    reply = krouter.http.request(method, path)
     assert (reply.status_code, reply.headers["allow"]) == (405, allow)
+    error = reply.json()["error"]
+    assert f"takes {allow}, not {method}." in error["message"]
+    assert reply.json().get("type") == ("error" if path == "/v1/messages" else None)
+    assert ("status" in error) == path.endswith("Content") or path.startswith("/v1beta/")
+
+
+def test_google_is_told_in_its_form(krouter: Krouter) -> None:
+    error = krouter.http.get("/v1beta/models/demo:generateContent").json()["error"]
+    assert (error["code"], error["status"]) == (405, "INVALID_ARGUMENT")
+
+
+@pytest.mark.parametrize("path", ["/", "/health", "/v1/models", "/v1/models/demo", "/metrics"])
+def test_where_there_is_get_there_is_head(krouter: Krouter, path: str) -> None:
+    reply = krouter.http.head(path)
+    assert (reply.status_code, reply.content) == (200, b"")
+    assert reply.headers["content-type"] == krouter.http.get(path).headers["content-type"]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "DELETE"])
+@pytest.mark.parametrize("path", ["/nowhere", "/v1/nothing", "/v1beta/nothing", "/api/nothing"])
+def test_a_path_that_is_unknown_is_404_for_all(krouter: Krouter, method: str, path: str) -> None:
+    assert krouter.http.request(method, path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/models/dmeo", "Did you mean 'demo'? GET /v1/models lists"),
+        ("/v1beta/models/dmeo", "Did you mean 'demo'? GET /v1beta/models lists"),
+        ("/api/routes/none", "No route 'none' is remembered"),
+        ("/nowhere", "There is nothing at /nowhere. GET / lists"),
+        ("/v1/responses/resp_1", "krouter stores no responses"),
+    ],
+)
+def test_what_was_not_found_and_what_there_is(krouter: Krouter, path: str, told: str) -> None:
+    assert told in krouter.http.get(path).json()["error"]["message"]
 
 
 @pytest.mark.parametrize(

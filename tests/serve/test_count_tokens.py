@@ -124,3 +124,62 @@ def test_a_burst_is_answered_whole(start: Start) -> None:
         assert {reply.status_code for reply in replies} == {200}
         (counted,) = {reply.json()["input_tokens"] for reply in replies}
     assert 45_000 < counted < 75_000
+
+
+RESPONSES = "/v1/responses/input_tokens"
+TURNS = [
+    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "one two"}]},
+    {"type": "function_call", "call_id": "c", "name": "look", "arguments": '{"at": "three"}'},
+    {"type": "function_call_output", "call_id": "c", "output": "four five"},
+]
+
+
+@pytest.mark.parametrize(
+    ("fields", "least", "most"),
+    [
+        ({"input": "How many tokens are these eleven or so words, please?"}, 10, 30),
+        ({"input": TURNS, "instructions": "Be brief."}, 20, 45),
+        ({"input": [*TURNS, {"type": "reasoning", "encrypted_content": "x" * 9000}]}, 20, 45),
+    ],
+)
+def test_openais_count_is_an_estimate(
+    start: Start, upstream: Upstream, fields: Any, least: int, most: int
+) -> None:
+    krouter = start("one/a")
+    reply = krouter.http.post(RESPONSES, json={"model": "daily", **fields})
+    assert reply.status_code == 200
+    counted = reply.json().pop("input_tokens")
+    assert least <= counted <= most
+    assert reply.json() == {"object": "response.input_tokens", "input_tokens": counted}
+    assert reply.headers["x-krouter-counted"] == "estimate"
+    assert upstream.requests == []
+    assert not krouter.router.routes
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "told"),
+    [
+        ({"model": "nothing", "input": "a"}, 404, "Unknown model 'nothing'"),
+        ({"model": "one/a"}, 400, "'input' must be"),
+        ({"model": "one/a", "input": "a", "previous_response_id": "r"}, 400, "has stored"),
+    ],
+)
+def test_what_of_openais_cannot_be_counted(
+    start: Start, fields: Any, status: int, told: str
+) -> None:
+    reply = start("one/a").http.post(RESPONSES, json=fields)
+    assert reply.status_code == status
+    assert told in reply.json()["error"]["message"]
+
+
+def test_a_provider_that_counts_for_responses_is_asked(start: Start, upstream: Upstream) -> None:
+    text = (
+        f'[provider.tells]\nspeaks = ["responses"]\nbase_url = "{upstream.url}"\n{COUNTS}'
+        'key = "env:K"\n'
+    )
+    krouter = start(settings=text, accounts={}, env={"K": "k-0"})
+    body = "m:body=%7B%22input_tokens%22%3A77%7D"
+    reply = krouter.http.post(RESPONSES, json={"model": f"tells/{body}", "input": "hello"})
+    (sent,) = upstream.requests
+    assert sent.path == RESPONSES
+    assert reply.json()["input_tokens"] == 77

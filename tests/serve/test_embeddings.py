@@ -98,7 +98,8 @@ def test_vectors_of_another_size_are_no_answer(start: Start, upstream: Upstream,
     assert "two/n gives vectors of 6 numbers, but the combo daily has given some of 8" in told
     assert "from one/m" in told
     refused = krouter.router.routes[-1].attempts[-1]
-    assert refused.usage is not None and refused.usage.input == 7, "it was paid for all the same"
+    assert refused.usage is not None
+    assert refused.usage.input == 7, "it was paid for all the same"
     assert not [name for name in krouter.locks() if name.startswith("two")]
     assert sizes(embed(krouter, "two/n")) == [6], "asked for by name, it is nobody's rival"
 

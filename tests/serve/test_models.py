@@ -126,3 +126,47 @@ def test_an_unknown_place_on_the_list_is_told_of_in_anthropics_form(krouter: Kro
     assert reply.status_code == 400
     assert reply.json()["type"] == "error"
     assert "nobody" in reply.json()["error"]["message"]
+
+
+GOOGLES = "/v1beta/models"
+
+
+def test_googles_list_has_the_same_names(krouter: Krouter) -> None:
+    page = krouter.http.get(GOOGLES, params={"pageSize": 1000}).json()
+    names = [model["name"].removeprefix("models/") for model in page["models"]]
+    assert set(names) == {model["id"] for model in listed(krouter)["data"]}
+    assert set(names[: len(COMBOS)]) >= set(COMBOS)
+    assert "nextPageToken" not in page
+
+
+def test_a_model_in_googles_shape(krouter: Krouter) -> None:
+    known = krouter.http.get(f"{GOOGLES}/known").json()
+    assert known["name"] == "models/known"
+    assert known["displayName"] == "known"
+    assert known["inputTokenLimit"] >= 200_000
+    assert known["outputTokenLimit"] >= 64_000
+    assert known["supportedGenerationMethods"] == ["generateContent", "streamGenerateContent"]
+    small = krouter.http.get(f"{GOOGLES}/small").json()
+    assert small["inputTokenLimit"] == 64_000
+    assert "outputTokenLimit" not in small, "what is not known is no number"
+    for path in ("one/sees", "one%2Fsees", "one/sees:free"):
+        told = krouter.http.get(f"{GOOGLES}/{path}").json()
+        assert told["name"] == f"models/{path.replace('%2F', '/')}"
+
+
+def test_googles_pages(krouter: Krouter) -> None:
+    whole = krouter.http.get(GOOGLES, params={"pageSize": 1000}).json()["models"]
+    turned, token = [], ""
+    while token is not None:
+        page = krouter.http.get(GOOGLES, params={"pageSize": 2, "pageToken": token}).json()
+        assert 1 <= len(page["models"]) <= 2
+        turned += page["models"]
+        token = page.get("nextPageToken")
+    assert turned == whole
+
+
+@pytest.mark.parametrize("query", [{"pageToken": "nobody"}, {"pageSize": "-1"}, {"pageSize": "x"}])
+def test_googles_pages_that_cannot_be(krouter: Krouter, query: dict[str, str]) -> None:
+    reply = krouter.http.get(GOOGLES, params=query)
+    assert reply.status_code == 400
+    assert reply.json()["error"]["status"] == "INVALID_ARGUMENT"

@@ -30,7 +30,7 @@ PATHS = re.compile(
     r"(?!.*/v1/v1/)(?:/[^/?]+)*?"
     r"/(?:(?P<chat>chat/completions/?|ml/v1/text/chat(?:_stream)?)"
     r"|(?P<embeddings>embeddings)|(?P<responses>responses)"
-    r"|(?P<count>v1/messages/count_tokens)|(?P<messages>v1/messages)"
+    r"|(?P<count>v1/messages/count_tokens|v1/responses/input_tokens)|(?P<messages>v1/messages)"
     r"|(?P<gemini>models/[^/]+:(?:g|streamG)enerateContent)"
     r"|(?P<created>(?:(?:models|deployments)/[^/]+/[^/]+/)?predictions)"
     r"|(?P<polled>predictions/[^/]+)|(?P<canceled>predictions/[^/]+/cancel))"
