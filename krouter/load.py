@@ -196,9 +196,11 @@ class House:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
         `problems`."""
         settings_changed = self._refresh_config()
+        before = self.store.problems
         changes = self.store.refresh()
         for problem in changes.problems if changes else ():
-            self._log("CONFIG", str(problem))
+            if problem not in before:
+                self._log("CONFIG", str(problem))
         if not (settings_changed or changes):
             return False
         self._follow()
@@ -255,9 +257,10 @@ class House:
         try:
             self._config = self._read_config()
         except ConfigError as error:
-            self._config_problems = error.problems
+            before, self._config_problems = self._config_problems, error.problems
             for problem in error.problems:
-                self._log("CONFIG", f"{problem} The settings stay as they were.")
+                if problem not in before:
+                    self._log("CONFIG", f"{problem} The settings stay as they were.")
             return False
         self._config_problems = ()
         return True

@@ -68,6 +68,32 @@ def test_settings_are_followed_and_bad_ones_are_not_taken(tmp_path: Path) -> Non
         assert "aliases" in krouter.http.get("/health").json()["problems"][0]
 
 
+def test_what_stays_wrong_is_not_told_again(tmp_path: Path) -> None:
+    """Only the edit that brought it says so, and the one that brings it back."""
+    bad, good = {"modles": ["demo/assistant"]}, {"models": ["demo/assistant"]}
+    with Krouter(tmp_path, combos={"bad": bad, "other": good}) as krouter:
+        settings, refresh = tmp_path / "krouter.toml", krouter.served.house.refresh
+
+        def told(word: str) -> int:
+            return sum(word in line for line in krouter.lines)
+
+        settings.write_text("[aliasses]\n")
+        assert not refresh()
+        assert (told("modles"), told("aliasses")) == (1, 1)
+        krouter.write_combo("other", {"models": ["demo/assistant", "demo/again"]})
+        assert refresh()
+        settings.write_text("[aliasses]\n\n[bogus]\n")
+        refresh()
+        assert (told("modles"), told("aliasses"), told("bogus")) == (1, 1, 1)
+        settings.write_text("")
+        krouter.write_combo("bad", good)
+        assert refresh()
+        krouter.write_combo("bad", {"modles": []})
+        settings.write_text("[aliasses]\n")
+        refresh()
+        assert (told("modles"), told("aliasses")) == (2, 2)
+
+
 def test_the_files_are_watched(tmp_path: Path) -> None:
     with Krouter(tmp_path) as krouter:
         krouter.write_combo("soon", {"models": ["demo/assistant"]})
