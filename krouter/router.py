@@ -17,7 +17,7 @@ from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
 from krouter.combos import Combo, Entry
 from krouter.costs import cost_of
-from krouter.dialects.embeddings import EMBEDDINGS
+from krouter.dialects.embeddings import EMBEDDINGS, nothing_given
 from krouter.dialects.needs import needs
 from krouter.dialects.session import session_key
 from krouter.dialects.stored import stored_field
@@ -263,6 +263,8 @@ class Router:
                 _check_stored(stored, call, destination, world)
             combo = _timed(destination.combo, call) if destination.direct else destination.combo
             if call.dialect is EMBEDDINGS:
+                if fault := nothing_given(call.body):
+                    return self._refused(call, route, 400, fault, Failure.BAD_REQUEST)
                 if fault := _unlike(call, combo, world):
                     return self._refused(call, route, 400, fault, End.VECTORS_DIFFER)
                 combo = _in_turn(combo)

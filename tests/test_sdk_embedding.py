@@ -58,6 +58,13 @@ def test_failures_are_litellms_exceptions(router: krouter.Router) -> None:
         router.embedding("nothing", "a")
 
 
+def test_nothing_to_embed_is_a_bad_request(router: krouter.Router, upstream: Upstream) -> None:
+    with pytest.raises(litellm.BadRequestError, match=r"'\$.input' is invalid") as refused:
+        router.embedding("daily", [])
+    assert refused.value.status_code == 400
+    assert upstream.requests == []
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -86,6 +87,16 @@ class Embeddings:
 
     def ending(self, tracker: Tracker) -> bytes:
         return CHAT.ending(tracker)
+
+
+_NOTHING = re.compile(rb"\[\s*\]")
+
+
+def nothing_given(body: Body) -> str:
+    """What is wrong with an input that is an empty list, in OpenAI's words; else empty."""
+    if not _NOTHING.fullmatch(body.fields.get("input", b"")):
+        return ""
+    return "'$.input' is invalid: it is an empty list, so there is nothing to embed."
 
 
 def _is_vector(datum: _Datum) -> bool:

@@ -154,6 +154,21 @@ def test_bad_requests(start: Start, body: Any, status: int, told: str) -> None:
     assert told in reply.json()["error"]["message"]
 
 
+@pytest.mark.parametrize("given", ["[]", "[ \n ]"])
+def test_nothing_to_embed_is_told_as_openai_does(
+    start: Start, upstream: Upstream, given: str
+) -> None:
+    krouter = start("one/m", "two/n")
+    body = f'{{"model": "daily", "input": {given}}}'
+    reply = krouter.http.post(PATH, content=body)
+    assert reply.status_code == 400
+    error = reply.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"].startswith("'$.input' is invalid: it is an empty list")
+    assert upstream.requests == []
+    assert krouter.last_route["outcome"] == "bad request"
+
+
 def test_a_fusion_runs_as_a_list(start: Start) -> None:
     krouter = start("one/m:status=500", "two/n", strategy="fusion")
     assert sizes(embed(krouter, "daily")) == [4]
