@@ -101,6 +101,8 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
     lock: float | None = None
     locked: str = ""
     """What the lock closes: `account`, `model`, or `account and model`."""
+    wait: float | None = None
+    """Seconds after which the same account was to be tried again; None for not at all."""
     usage: Usage | None = None
     """None where the provider told none."""
     cost: int | None = None

@@ -336,11 +336,11 @@ class Router:
                 prices = world.catalog.facts(provider, attempt.model).prices
                 attempt.cost = cost_of(attempt.usage, prices)
         route.ended = world.board.now()
-        usage = route.usage
+        usage, tries = route.usage, len(route.attempts)
         world.log(
             "ROUTE",
             f"{route.id} {route.asked} → {route.served or '-'}: {outcome},"
-            f" {len(route.attempts)} attempts, {usage.input} in, {usage.output} out,"
+            f" {tries} attempt{'' if tries == 1 else 's'}, {usage.input} in, {usage.output} out,"
             f" {route.ended - route.began:.2f} s",
         )
         for book in self.books:

@@ -151,6 +151,7 @@ class Tries:
         wait = self._pause(failed, turn) if turn < candidate.leaf.combo.retries else None
         if wait is None:
             return False
+        self.progress.route.attempts[-1].wait = wait
         self.progress.say(f"{candidate.leaf.name}: again in {wait:.1f} s")
         await self.progress.world.sleep(wait)
         return True

@@ -393,6 +393,21 @@ def test_retries_repeat_the_same_account(start: Start, upstream: Upstream, does:
     assert krouter.locks() == {}
 
 
+def test_the_wait_before_a_retry_is_in_the_route(start: Start) -> None:
+    sleeps = Sleeps()
+    entry = {"model": "one/m:status=503;retry-after=3", "accounts": ["a"]}
+    krouter = start(entry, "two/good", retries=1, edges=edges(sleeps))
+    krouter.chat("daily")
+    first, second, third = krouter.last_route["steps"]
+    assert [first["wait"]] == [3.0] == sleeps.slept
+    assert (second["wait"], third["wait"]) == (None, None)
+    routes = [line for line in krouter.lines if line.startswith("ROUTE")]
+    assert ": answered, 3 attempts, " in routes[0]
+    krouter.chat("two/good")
+    routes = [line for line in krouter.lines if line.startswith("ROUTE")]
+    assert ": answered, 1 attempt, " in routes[1]
+
+
 def test_retries_are_counted_for_each_account(start: Start, upstream: Upstream) -> None:
     upstream.script("m", ["status=529"])
     krouter = start("one/m", "two/good", retries=1, edges=edges(Sleeps()))

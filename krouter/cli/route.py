@@ -24,9 +24,9 @@ def route(
     ID is the x-krouter-route of its reply, or its beginning where no other request has that;
     `krouter log` lists them. The picture has the order that was decided with the reason for each
     place, then every entry in the order tried: account, times, tokens, cost, outcome, the row of
-    the error table and what was locked; those that were skipped, and why; what the caller got; the
-    sums, with what was spent on attempts that the caller never saw. `krouter explain --route ID`
-    makes the order anew.
+    the error table, what was locked, and the wait before the same account was tried again; those
+    that were skipped, and why; what the caller got; the sums, with what was spent on attempts that
+    the caller never saw. `krouter explain --route ID` makes the order anew.
 
     JSON: id, began, ended (epoch seconds), dialect, asked, stream, combo, needs, plan (each with
     entry, reason, listed: its place in the combo's own list, 0 for none), nested (the plan of each
@@ -35,9 +35,9 @@ def route(
     settings keep it), served, status, outcome, usage (input, output, cached, cache_write), cost (US
     dollars, of what has a known price), unpriced (attempts without one). A step is a skip (entry,
     account, reason, detail, places) or an attempt (entry, model, account, lane, provider, began,
-    first_byte, ended, outcome, row, status, detail, lock in seconds, locked, usage, cost, seen,
-    dropped, places). Places are that of an entry in the order, then those in the combos nested
-    there.
+    first_byte, ended, outcome, row, status, detail, lock in seconds, locked, wait in seconds before
+    the same account was tried again, usage, cost, seen, dropped, places). Places are that of an
+    entry in the order, then those in the combos nested there.
     """
     found = find_route(find_paths(home, config, combos), route_id)
     if as_json:

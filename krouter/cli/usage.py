@@ -57,12 +57,13 @@ def usage(
     combos: str | None,
     as_json: bool,
 ) -> None:
-    """Sum up tokens and money of past requests; with --model, of the attempts at that entry.
+    """Sum up tokens and money of past requests.
 
     Every attempt counts where it was made, also those that the caller never saw; their part is
-    shown as wasted, and in the last line. Cached tokens are a part of those that went in, shown
-    apart and counted once. A price that is not known is not 0: `$0.0123 + 3 unpriced` is the sum of
-    the others, `unknown` where no price is known.
+    shown as wasted, and in the last line. With --model only the attempts at that entry count.
+    Cached tokens are a part of those that went in, shown apart and counted once. A price that is
+    not known is not 0: `$0.0123 + 3 unpriced` is the sum of the others, `unknown` where no price is
+    known.
 
     JSON: by, rows, total, each row with key, requests, attempts, input, output, cached, cache_write
     (tokens; both are a part of input), cost (US dollars, null where no price is known), unpriced

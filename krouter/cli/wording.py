@@ -264,6 +264,7 @@ def tried(route: Route, attempt: Attempt) -> Rows:
     yield "tokens", spent([attempt])
     yield "outcome", _verdict(attempt)
     yield "lock", _lock(attempt)
+    yield "retry", "" if attempt.wait is None else f"same account, {span(attempt.wait)} later"
     yield "without", ", ".join(attempt.dropped)
 
 

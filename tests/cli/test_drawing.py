@@ -17,6 +17,7 @@ from krouter.cli.drawing import draw
 from krouter.cli.output import console_for
 from krouter.cli.wording import why_first
 from krouter.combos import Entry
+from krouter.errors import Failure
 from krouter.plan import Standing, make_plan
 from krouter.route import End, Placed, Route, Skip, Skipped
 from tests.cli.pasts import (
@@ -104,6 +105,15 @@ def test_a_model_called_directly() -> None:
     assert "no combo, one model called directly" in shown
     assert "1.  glm/glm-5.1    asked for by name\n" in shown
     assert "went first" not in shown
+
+
+def test_the_wait_before_a_retry_is_drawn() -> None:
+    route = begun(6, "daily", DAILY)
+    attempt(route, GLM, outcome=Failure.SERVER_ERROR, row=10, status=500, wait=1.5)
+    attempt(route, GLM, outcome=End.ANSWERED)
+    shown = drawn(over(route, 200))
+    assert "│ retry    same account, 1.5 s later " in shown
+    assert shown.count("│ retry ") == 1
 
 
 def test_a_name_that_nobody_knew() -> None:
