@@ -148,11 +148,15 @@ class Models:
         return tuple(self._hosts.get(host_of(provider), ()))
 
     def statements(self, provider: Provider, model: str) -> Iterator[Statement]:
-        """The provider's own row, then that of the model's maker, whose prices are not its."""
+        """The provider's own row, then that of the model's maker, whose prices are not its. What
+        answers in this process costs nothing."""
+        if provider.builtin:
+            yield Statement("built in", prices=Prices(0.0, 0.0))
+            return
         host = host_of(provider)
         if own := self._row(host, model) or self._embedder(host, model):
             yield _statement(own, _prices(own))
-        for maker in () if provider.builtin else self._makers:
+        for maker in self._makers:
             if maker != host and (original := self._row(maker, model)):
                 yield _statement(original, Prices())
                 return

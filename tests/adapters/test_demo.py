@@ -220,3 +220,10 @@ def test_it_speaks_every_dialect(dialect: str) -> None:
         live.feed(event)
     assert live.complete
     assert live.usage is not None
+
+
+def test_what_is_built_in_costs_nothing(krouter: Krouter) -> None:
+    """Not an unknown price."""
+    krouter.chat("demo")
+    assert krouter.last_route["usage"]["output"] > 0
+    assert (krouter.last_route["cost"], krouter.last_route["unpriced"]) == (0.0, 0)
