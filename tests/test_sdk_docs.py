@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from krouter.arguments import KROUTER_WAY
+from krouter.combos import parse_combo
 from tests.harness import complaints
 from tests.upstream import Upstream
 
@@ -48,6 +49,12 @@ def test_the_snippets_run(tmp_path: Path) -> None:
     assert "429 20" in said
     assert any(line.startswith("fallbacks is not an argument of krouter") for line in said)
     assert said[-1] == "small"
+
+
+def test_the_combo_files_it_shows_are_ones() -> None:
+    shown = re.findall(r"in `combos/(\w+)\.json`:\n\n```json\n(.*?)```", PAGE, re.DOTALL)
+    combos = {name: parse_combo(text.encode(), f"{name}.json", name) for name, text in shown}
+    assert [entry.model for entry in combos["vectors"].models][0].startswith("openai/")
 
 
 def test_the_arguments_it_names_are_refused() -> None:
