@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from krouter.cli import log, usage
+from krouter.router import new_route_id
 
 PAGE = Path(__file__).parents[2] / "docs" / "routes.md"
 BLOCKS = re.findall(r"```console\n(.*?)```\n", PAGE.read_text(), re.DOTALL)
@@ -39,14 +40,15 @@ def test_each_block_is_whole(block: str) -> None:
     assert len(lines) > 1
     assert all(line.strip() != "#" for line in lines)
     assert block.count("╭") == block.count("╰")
-    ids = re.findall(r"1a22[0-9a-f]{12}", block)
-    assert set(ids) <= set(re.findall(r"1a22[0-9a-f]{12}", "\n".join(output("log -n"))))
+    ids = re.findall(r"1a22[0-9a-z]{15}", block)
+    assert set(ids) <= set(re.findall(r"1a22[0-9a-z]{15}", "\n".join(output("log -n"))))
 
 
 def test_log() -> None:
     head, rows = table(output("log -n 3"))
     assert head == [column.upper() for column in log.COLUMNS]
     assert [len(row) for row in rows] == [len(head)] * 3
+    assert {len(row[1]) for row in rows} == {len(new_route_id())}
 
 
 def test_usage_sums_up_what_log_lists() -> None:
@@ -58,7 +60,9 @@ def test_usage_sums_up_what_log_lists() -> None:
     assert waste.startswith(f"Waste: {rows[-1][-1]} attempts that the caller never saw, ")
     listed = table(output("log -n 3"))[1]
     for at, name in ((6, "IN"), (7, "OUT")):
-        assert sum(int(row[at]) for row in listed) == int(rows[-1][head.index(name)])
+        assert sum(int(row[at]) for row in listed) == int(
+            rows[-1][head.index(name)].replace(",", "")
+        )
 
 
 def test_route() -> None:
