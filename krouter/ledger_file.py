@@ -15,7 +15,9 @@ from pathlib import Path
 from krouter.ledger_journal import Kept, NewerLine, left_over
 from krouter.ledger_schema import (
     MIGRATIONS,
+    Foreign,
     NewerVersion,
+    check_ours,
     give_file_id,
     insert,
     migrate,
@@ -133,7 +135,7 @@ class LedgerFile:
         """Every fault of the file as Trouble; the file is opened anew after one."""
         try:
             yield
-        except (sqlite3.Error, OSError, NewerVersion) as error:
+        except (sqlite3.Error, OSError, NewerVersion, Foreign) as error:
             self.let_go()
             is_corrupt = _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
             if is_corrupt and self._replaces:
@@ -182,7 +184,10 @@ def _write(db: sqlite3.Connection, kept: Kept) -> str:
 
 
 def _prepare(db: sqlite3.Connection) -> None:
+    db.execute("BEGIN")
+    check_ours(db)
     version = version_of(db)
+    db.execute("COMMIT")
     if version > len(MIGRATIONS):
         raise NewerVersion(version, len(MIGRATIONS))
     if version == 0:
@@ -283,7 +288,7 @@ def _code(error: Exception) -> int:
 
 def _explain(error: Exception) -> str:
     """What is wrong, and what a person can do."""
-    if isinstance(error, NewerVersion):
+    if isinstance(error, NewerVersion | Foreign):
         return str(error)
     match _code(error):
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:

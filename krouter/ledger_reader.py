@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from krouter.ledger_file import LedgerFile, Trouble
 from krouter.ledger_journal import has_left_over
-from krouter.ledger_schema import MIGRATIONS, file_id, version_of
+from krouter.ledger_schema import MIGRATIONS, Foreign, check_ours, file_id, version_of
 from krouter.problems import did_you_mean
 from krouter.records import VERSION, RecordError, decode
 from krouter.route import REASONS, End, Route
@@ -153,11 +153,15 @@ class LedgerReader:
 
     def requests(self, filter: Filter = ALL, limit: int = 20) -> list[Row]:
         """The newest, oldest first. The `number` of the last is a cursor for `after`."""
+        return self.latest(filter, limit)[0]
+
+    def latest(self, filter: Filter = ALL, limit: int = 20) -> tuple[list[Row], Cursor]:
+        """The same, and the cursor to go on from with `after`."""
         where, values = _where(filter)
         query = f"SELECT {_ROW} FROM requests r WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
         with self._open() as db:
             found = db.execute(query, (*values, limit)).fetchall()
-        return [_row(each) for each in reversed(found)]
+            return [_row(each) for each in reversed(found)], _end(db)
 
     def after(self, cursor: int, filter: Filter = ALL) -> tuple[list[Row], int]:
         """Those written since, and the cursor to go on from. A ledger that has begun anew since
@@ -169,8 +173,7 @@ class LedgerReader:
             " ORDER BY number"
         )
         with self._open() as db:
-            last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
-            newest = Cursor.of(last[0] if last else 0, file_id(db))
+            newest = _end(db)
             start = cursor if newest.follows(cursor) else 0
             found = db.execute(query, (*values, start, newest)).fetchall()
         return [_row(each) for each in found], newest
@@ -226,11 +229,14 @@ class LedgerReader:
         try:
             os.stat(self.path)
             with closing(_connect(self.path)) as db:
-                self._check(version_of(db))
                 db.execute("BEGIN")
+                check_ours(db)
+                self._check(version_of(db))
                 yield db
         except FileNotFoundError:
             raise self._nothing() from None
+        except Foreign as error:
+            raise LedgerError(f"{self.path} cannot be read: {error}.") from None
         except OSError as error:
             raise LedgerError(f"{self.path} cannot be read: {error.strerror}.") from None
         except sqlite3.Error as error:
@@ -332,6 +338,11 @@ def _status(status: str) -> tuple[str, list[Any]]:
 
 def _tried(test: str) -> str:
     return f"EXISTS (SELECT 1 FROM attempts WHERE request = r.number AND {test})"  # noqa: S608
+
+
+def _end(db: sqlite3.Connection) -> Cursor:
+    last = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'requests'").fetchone()
+    return Cursor.of(last[0] if last else 0, file_id(db))
 
 
 def _take_in(path: Path) -> None:

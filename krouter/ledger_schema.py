@@ -37,7 +37,6 @@ MIGRATIONS: tuple[Migration, ...] = (
             wasted_output INTEGER NOT NULL, wasted_cost INTEGER NOT NULL)""",
         "CREATE INDEX requests_began ON requests (began)",
         "CREATE INDEX requests_combo ON requests (combo, began)",
-        "CREATE INDEX requests_served ON requests (served, began)",
         "CREATE INDEX requests_outcome ON requests (outcome, began)",
         """CREATE TABLE attempts (
             request INTEGER NOT NULL, step INTEGER NOT NULL, began REAL NOT NULL,
@@ -62,6 +61,22 @@ class NewerVersion(Exception):
             f"it was written by a newer krouter (its version is {found}, this one knows up to"
             f" {known}); upgrade krouter, or move the file away"
         )
+
+
+class Foreign(Exception):
+    """A database under the ledger's name that krouter has not made; the text says so."""
+
+    def __init__(self) -> None:
+        super().__init__("it is not krouter's file, but another database; move it away")
+
+
+def check_ours(db: Connection) -> None:
+    """In a transaction, so that no other process makes the tables meanwhile. Raises Foreign, and
+    sqlite3.Error."""
+    version = version_of(db)
+    found = db.execute("SELECT name = 'requests' FROM sqlite_master ORDER BY 1 DESC").fetchone()
+    if found != ((1,) if version else None):
+        raise Foreign
 
 
 def version_of(db: Connection) -> int:

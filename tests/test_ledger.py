@@ -717,6 +717,20 @@ def test_a_newer_file_is_not_touched(path: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("version", [0, 1, 99])
+def test_a_database_of_another_program_is_left_alone(path: Path, version: int) -> None:
+    path.parent.mkdir()
+    run_sql(path, "CREATE TABLE songs (name TEXT)")
+    run_sql(path, f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with bench(path) as it:
+        it.ledger.put(made("new"))
+        assert "it is not krouter's file, but another database; move it away." in it.next_line()
+        with pytest.raises(LedgerError, match=r"not krouter's file.*move it away"):
+            LedgerReader(path)
+    assert path.read_bytes() == before
+
+
 def test_a_newer_record_is_not_misread(path: Path) -> None:
     with bench(path) as it:
         it.keep(made("id"))

@@ -118,9 +118,7 @@ def _news(
     """What has come since `cursor`, or without one the newest; and the cursor to go on from."""
     if cursor is not None:
         return ledger.after(cursor, wanted)
-    newest = ledger.requests(limit=1)
-    cursor = newest[0].number if newest else 0
-    return [row for row in ledger.requests(wanted, number) if row.number <= cursor], cursor
+    return ledger.latest(wanted, number)
 
 
 @dataclass(slots=True)

@@ -256,6 +256,24 @@ def test_it_waits_for_a_ledger(home: Home, capsys: pytest.CaptureFixture[str]) -
     ]
 
 
+def test_a_ledger_that_is_replaced_at_once_is_followed_from_its_start(
+    past: Home, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With as many requests in it as there were before, or more."""
+
+    def anew() -> None:
+        for file in past.path.glob("ledger.db*"):
+            file.unlink()
+        routes = [begun(number, "daily", DAILY) for number in (5, 6, 7, 8, 9)]
+        for route in routes:
+            attempt(route, GLM, outcome=End.ANSWERED)
+        record(past.path, *(over(route, 200) for route in routes))
+
+    reader = Reader(past, capsys, anew, int)
+    assert reader.seen == ["4", "56789"]
+    assert reader.errors == []
+
+
 def followed(home: Home) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*COMMAND, "log", "-f", "--home", str(home.path)],
