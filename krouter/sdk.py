@@ -7,8 +7,7 @@ import logging
 import os
 import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
@@ -23,15 +22,15 @@ from krouter.asking import Asked, ask, ask_embedding
 from krouter.combostore import ComboStore, GivenCombos
 from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.engine import Engine, Line, aside
-from krouter.errors import Failure, Fault
+from krouter.errors import Failure
 from krouter.load import House
 from krouter.paths import Paths, resolve_paths, shipped_combos
 from krouter.problems import ConfigError, Problem, problems_of
 from krouter.providers import Provider, Registry
-from krouter.route import Route, Skip, Skipped
+from krouter.route import Route
+from krouter.sdk_stream import Stream, failure_of, message_of
 from krouter.settings import Settings
-from krouter.shapes import Pieces, Shapes, Source, Trouble, Unreadable
-from krouter.sse import Splitter
+from krouter.shapes import Shapes, Source, Trouble, Unreadable
 from krouter.wire import HttpWire
 
 __all__ = [
@@ -62,141 +61,6 @@ def _load_shapes() -> Shapes:
                 raise
             raise RuntimeError("The program is ending, LiteLLM can be loaded no more.") from error
     return _shapes
-
-
-Fail = Callable[[Answer, Failure | None, int, str, bool], Exception]
-"""Makes an exception: of an answer, why it failed, its status and words, and whether it was cut."""
-
-
-class Stream:
-    """The chunks of one reply, for `for` or for `async for`; `route` says how it came about.
-
-    Raises LiteLLM's exception where the reply breaks off. Closing it, dropping it, or cancelling
-    who reads it closes the provider's connection. It has one reader at a time.
-    """
-
-    def __init__(self, line: Line, shapes: Shapes, pieces: Pieces, fail: Fail) -> None:
-        self.route = line.answer.route
-        self.response_headers = self._response_headers = dict(line.answer.headers)
-        self._hidden_params = pieces.hidden_params
-        self._line = line
-        self._decode = shapes.decode
-        self._made = pieces.made
-        self._fail = fail
-        self._splitter = Splitter()
-        self._ready: deque[dict[str, Any]] = deque()
-        self._reading = threading.Lock()
-        self._over = False
-        self._left = False
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> Any:
-        self._begin()
-        try:
-            while self._waits():
-                self._take(self._line.take())
-            piece = self._next()
-        except BaseException:
-            self._leave()
-            raise
-        finally:
-            self._reading.release()
-        if piece is None:
-            raise StopIteration
-        return piece
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        self._begin()
-        try:
-            while self._waits():
-                self._take(await self._line.taken())
-            piece = self._next()
-        except BaseException:
-            self._leave()
-            raise
-        finally:
-            self._reading.release()
-        if piece is None:
-            raise StopAsyncIteration
-        return piece
-
-    def _begin(self) -> None:
-        if not self._reading.acquire(blocking=False):
-            raise RuntimeError("This stream is being read already; it has one reader at a time.")
-
-    def _waits(self) -> bool:
-        """Whether more must come first; an error is told when the route has been booked."""
-        if self._left:
-            raise RuntimeError("This stream was closed when its reader was interrupted.")
-        return not self._over and (not self._ready or bool(self._ready[0].get("error")))
-
-    def _take(self, piece: bytes) -> None:
-        self._over = not piece
-        for event in self._splitter.feed(piece) if piece else ():
-            if event.data and event.data != b"[DONE]":
-                self._ready.append(self._decode(event.data))
-        relay = self._line.answer.relay
-        if self._over and relay and relay.tracker.complete and relay.tracker.malformed:
-            message = f"Events of the reply that could not be read: {relay.tracker.malformed}."
-            self._ready.append({"error": {"message": message}})
-
-    def _next(self) -> Any:
-        """The next chunk; None at the end."""
-        if not self._ready:
-            return None
-        told = self._ready.popleft()
-        if told.get("error"):
-            raise self._broken(told)
-        try:
-            return self._made(told)
-        except Unreadable as error:
-            self._end()
-            self._line.leave()
-            raise self._fail(self._line.answer, None, 502, str(error), False) from None
-
-    def _broken(self, told: Mapping[str, Any]) -> Exception:
-        relay = self._line.answer.relay
-        assert relay is not None
-        tracker, fault, failure = relay.tracker, relay.fault, _failure(self.route)
-        status = tracker.error_status or (504 if fault is Fault.TIMEOUT else 502)
-        cut = not (tracker.error or tracker.complete or fault is Fault.GARBAGE)
-        return self._fail(self._line.answer, failure, status, _message(told, status), cut)
-
-    def _end(self) -> None:
-        self._over = True
-        self._ready.clear()
-
-    def _leave(self) -> None:
-        if not self._over:
-            self._over = self._left = True
-            self._line.leave()
-
-    def close(self) -> None:
-        """Ends the stream; nothing more can be read from it."""
-        self._end()
-        self._line.close()
-
-    async def aclose(self) -> None:
-        """The same from an event loop."""
-        self._end()
-        await self._line.aclose()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *exc: object) -> None:
-        await self.aclose()
 
 
 class Router:
@@ -316,8 +180,8 @@ class Router:
         if answer.status >= 400:
             route = answer.route
             cut = not (route and route.attempts and route.attempts[-1].first_byte)
-            message = _message(shapes.decode(answer.body), answer.status)
-            raise self._error(answer, _failure(route), answer.status, message, cut)
+            message = message_of(shapes.decode(answer.body), answer.status)
+            raise self._error(answer, failure_of(route), answer.status, message, cut)
         if isinstance(came, Line):
             return Stream(came, shapes, shapes.pieces(source), self._error)
         read = shapes.embeddings if asked.call.dialect is EMBEDDINGS else shapes.reply
@@ -380,29 +244,6 @@ def _base(provider: Provider | None) -> str | None:
 
 def _asked_for(route: Route | None) -> str:
     return route.asked if route else ""
-
-
-def _failure(route: Route | None) -> Failure | None:
-    """Why the attempt failed whose error it is; without one, whether a credential was all that
-    was missing."""
-    if route is None:
-        return None
-    if not route.attempts:
-        reasons = {step.reason for step in route.steps if isinstance(step, Skipped)}
-        return Failure.NOT_SIGNED_IN if reasons and reasons <= _NO_CREDENTIAL else None
-    noted = route.outcome in _FAILURES
-    outcome = route.outcome if noted else route.attempts[-1].outcome
-    return Failure(outcome) if outcome in _FAILURES else None
-
-
-_FAILURES = frozenset(Failure)
-_NO_CREDENTIAL = {Skip.NO_ACCOUNT, Skip.NO_CREDENTIAL, Skip.CALLER_UNSIGNED}
-
-
-def _message(told: Mapping[str, Any], status: int) -> str:
-    error = told.get("error")
-    message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) else f"krouter answered with status {status}."
 
 
 def _house(

@@ -35,6 +35,7 @@ LAYERS = (
     ("router",),
     ("load", "asking", "flow", "counting"),
     ("engine",),
+    ("sdk_stream",),
     ("serve", "sdk"),
     ("cli",),
 )
