@@ -41,7 +41,10 @@ from krouter.serve.intake import (
 from krouter.serve.models import add_models
 from krouter.wire import Headers
 
-COUNTS = {"/v1/messages/count_tokens": MESSAGES, "/v1/responses/input_tokens": RESPONSES}
+COUNTS: dict[str, Dialect] = {
+    "/v1/messages/count_tokens": MESSAGES,
+    "/v1/responses/input_tokens": RESPONSES,
+}
 GOOGLES = "/v1beta/"
 """Where Google's clients ask, who may put the key into the query."""
 OPEN_PATHS = ("/health",)
