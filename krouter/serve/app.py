@@ -142,7 +142,7 @@ class App:
         path: str = scope["path"]
         if path.startswith(("/v1/v1/", "/v1/v1beta/")):
             path = scope["path"] = path[3:]
-        if path.startswith("/v1/models/") and names_method(path):  # Gemini's older version
+        if path.startswith("/v1/models") and (names_method(path) or is_google(scope)):
             path = scope["path"] = f"/v1beta{path[3:]}"
         endpoint = self._endpoint(path)
         if endpoint is not None and scope["method"] == "POST":
@@ -180,6 +180,11 @@ class App:
             raise Refusal(405, f"{path} takes {allow}, not {method}.", [("allow", allow)])
         if takes and is_admin:
             check_type(method, headers)
+
+
+def is_google(scope: Scope) -> bool:
+    """Whether a client of Google's asks, which may name the version `v1` too."""
+    return any(name in (b"x-goog-api-client", b"x-goog-api-key") for name, _ in scope["headers"])
 
 
 def dialect_of(path: str, headers: Headers) -> Dialect:

@@ -170,3 +170,13 @@ def test_googles_pages_that_cannot_be(krouter: Krouter, query: dict[str, str]) -
     reply = krouter.http.get(GOOGLES, params=query)
     assert reply.status_code == 400
     assert reply.json()["error"]["status"] == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize("header", ["x-goog-api-client", "x-goog-api-key"])
+@pytest.mark.parametrize("path", ["", "/small", "/nobody"])
+def test_googles_clients_get_their_shape_under_v1_too(
+    krouter: Krouter, header: str, path: str
+) -> None:
+    reply = krouter.http.get(f"/v1/models{path}", headers={header: "google-genai-sdk/3.6.1"})
+    assert reply.json() == krouter.http.get(f"{GOOGLES}{path}").json()
+    assert reply.status_code == (404 if path == "/nobody" else 200)
