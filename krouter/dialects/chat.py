@@ -271,9 +271,8 @@ class Chat:
         return {"stream_options": {**options, "include_usage": True}}
 
     def tracker(self, body: Body, rename: str | None) -> Tracker:
-        wanted = body.value("n")
-        count = wanted if isinstance(wanted, int) and wanted > 1 else 1
-        return ChatTracker(count, rename, hide_usage=not _asks_usage(body))
+        count, hide_usage = wanted_of(body)
+        return ChatTracker(count, rename, hide_usage)
 
     def read_reply(self, raw: bytes) -> Reading:
         reply: _Reply | None
@@ -328,6 +327,20 @@ class Chat:
 
 def _error_type(status: int) -> str:
     return _ERROR_TYPES.get(status, "server_error" if status >= 500 else _ERROR_TYPES[400])
+
+
+def wanted_of(body: Body) -> tuple[int, bool]:
+    """How many choices a request wants, and whether its stream is to hold no usage."""
+    wanted = body.value("n")
+    count = wanted if isinstance(wanted, int) and wanted > 1 else 1
+    return count, not _asks_usage(body)
+
+
+def said_as_error(text: str) -> str:
+    """Chat has no mark for a tool that failed, so the text of its result says it."""
+    if not text:
+        return "Error"
+    return text if text.lstrip(" [<(").lower().startswith("error") else f"Error: {text}"
 
 
 def _asks_usage(body: Body) -> bool:

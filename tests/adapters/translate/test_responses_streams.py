@@ -22,11 +22,12 @@ from krouter_adapters.litellm_lane.translate import (
     chat_reply_to_responses,
     responses_reply_to_chat,
 )
-from krouter_adapters.litellm_lane.translate.responses_shapes import Tool, echo_of
+from krouter_adapters.litellm_lane.translate.responses_shapes import echo_of
 from krouter_adapters.litellm_lane.translate.sealed import seal, unseal
 
 from krouter.dialects import get
 from krouter.dialects.base import Kind
+from krouter.dialects.tool_names import Tool
 from tests.adapters.translate.responses_check import Responses, heard_in
 from tests.adapters.translate.scripts import (
     NAMES,

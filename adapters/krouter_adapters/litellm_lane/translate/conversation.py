@@ -12,6 +12,7 @@ import binascii
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from krouter.dialects.chat import said_as_error
 from krouter.dialects.thinking import UNSIGNED
 from krouter_adapters.litellm_lane.translate.replies import joined_text
 from krouter_adapters.litellm_lane.translate.sealed import of_form
@@ -187,7 +188,7 @@ class Conversation:
             texts = ["(The result follows.)"]
         text = "\n".join(texts)
         if block.get("is_error"):
-            text = _as_error(text)
+            text = said_as_error(text)
         self._out.append({"role": "tool", "tool_call_id": call_id, "content": text})
         self._open.discard(call_id)
         if not others:
@@ -287,13 +288,6 @@ def _folded(parts: list[Json]) -> Any:
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         return parts[0]["text"]
     return parts
-
-
-def _as_error(text: str) -> str:
-    """Chat has no mark for a tool that failed, so the text says it."""
-    if not text:
-        return "Error"
-    return text if text.lstrip(" [<(").lower().startswith("error") else f"Error: {text}"
 
 
 def part_lines(content: Any) -> str:

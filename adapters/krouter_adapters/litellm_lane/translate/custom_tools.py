@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import Any
 
+from krouter.dialects import text_tools
 from krouter_adapters.litellm_lane.translate.messages_stream import chat_error
 from krouter_adapters.litellm_lane.translate.responses_shapes import custom_input
-from krouter_adapters.litellm_lane.translate.responses_tools import TEXT_INPUT, grammar_in_words
 from krouter_adapters.litellm_lane.translate.shapes import (
     CUT_CALL,
     Dropped,
@@ -38,12 +38,9 @@ def customs_of(tools: Any) -> dict[str, Json]:
 
 def as_function(custom: Json, dropped: Dropped) -> Json:
     """A custom tool as a function tool."""
-    said = (as_text(custom.get("description")), grammar_in_words(custom, dropped))
-    description = "\n\n".join(filter(None, said))
-    function: Json = {"name": custom["name"], "parameters": TEXT_INPUT}
-    if description:
-        function["description"] = description
-    return {"type": "function", "function": function}
+    if text_tools.has_grammar(custom):
+        dropped.add("tools.format")
+    return text_tools.as_function({**custom, "type": "custom"}, custom["name"])
 
 
 def as_responses_tool(custom: Json) -> Json:

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from krouter.dialects.tool_names import Tools
 from krouter_adapters.litellm_lane.translate.from_messages import takes
 from krouter_adapters.litellm_lane.translate.responses_input import Input
-from krouter_adapters.litellm_lane.translate.responses_shapes import Told, Tools, echo_of
+from krouter_adapters.litellm_lane.translate.responses_shapes import Told, echo_of
 from krouter_adapters.litellm_lane.translate.responses_tools import choice_to_chat, tools_to_chat
 from krouter_adapters.litellm_lane.translate.shapes import (
     Dropped,

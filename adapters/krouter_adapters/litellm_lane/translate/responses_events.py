@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from krouter.dialects.responses_stream import failure
+from krouter.dialects.tool_names import Tool
 from krouter.errortext import ErrorText, read_error, stands_for
 from krouter.sse import encode
 from krouter_adapters.litellm_lane.translate.chat_blocks import (
@@ -22,7 +23,6 @@ from krouter_adapters.litellm_lane.translate.chat_blocks import (
 )
 from krouter_adapters.litellm_lane.translate.responses_shapes import (
     Told,
-    Tool,
     custom_input,
     envelope,
     usage_to_responses,

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from krouter_adapters.litellm_lane.translate.responses_shapes import Tool, Tools, reasoning_text
+from krouter.dialects.tool_names import Tool, Tools
+from krouter_adapters.litellm_lane.translate.responses_shapes import reasoning_text
 from krouter_adapters.litellm_lane.translate.sealed import of_form, unseal
 from krouter_adapters.litellm_lane.translate.shapes import (
     THINKING,

@@ -1,20 +1,18 @@
-"""What both directions of responses share: tools by the names they have in chat, the envelope of a
-reply, counts.
+"""What both directions of responses share: the envelope of a reply, counts.
 
 Source: the OpenAI API reference, "Responses".
 """
 
 from __future__ import annotations
 
-import hashlib
-import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from krouter.dialects.base import Usage, as_count
 from krouter.dialects.chat import read_usage
+from krouter.dialects.tool_names import Tool
 from krouter_adapters.litellm_lane.translate.shapes import (
     Json,
     arguments_object,
@@ -23,54 +21,6 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     as_text,
     to_json,
 )
-
-_LONGEST_NAME = 64
-_NOT_IN_TOOL_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-
-
-@dataclass(frozen=True, slots=True)
-class Tool:
-    """A tool of the caller's. A custom one takes any text: chat gives it as the one argument
-    `input` of a function."""
-
-    name: str
-    kind: Literal["function", "custom"] = "function"
-    namespace: str = ""
-
-
-@dataclass(slots=True)
-class Tools:
-    """The caller's tools by their names in chat, which has no namespaces."""
-
-    by_name: dict[str, Tool] = field(default_factory=dict)
-    _names: dict[tuple[str, str], str] = field(default_factory=dict)
-
-    def name_of(self, tool: Tool) -> str:
-        """The tool's name in chat; the same each time it is asked."""
-        key = (tool.namespace, tool.name)
-        if key not in self._names:
-            name = self._free(tool)
-            self._names[key] = name
-            self.by_name[name] = tool
-        return self._names[key]
-
-    def find(self, name: str, namespace: str = "") -> str | None:
-        """The name in chat of a tool that is known."""
-        found = self._names.get((namespace, name))
-        if found or namespace:
-            return found
-        return next((sent for (_, own), sent in self._names.items() if own == name), None)
-
-    def _free(self, tool: Tool) -> str:
-        between = "" if not tool.namespace or tool.namespace.endswith("_") else "__"
-        whole = tool.namespace + between + tool.name
-        fits = _NOT_IN_TOOL_NAMES.sub("_", whole) or "tool"
-        if fits == whole and len(fits) <= _LONGEST_NAME and fits not in self.by_name:
-            return fits
-        mark = hashlib.blake2b(
-            f"{tool.namespace}\0{tool.name}".encode("utf-8", "replace"), digest_size=4
-        )
-        return f"{fits[: _LONGEST_NAME - 9]}_{mark.hexdigest()}"
 
 
 def custom_input(arguments: str) -> str:

@@ -5,10 +5,10 @@ Source: the OpenAI API reference, "Responses"; the tools of Codex (namespaces of
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from krouter_adapters.litellm_lane.translate.responses_shapes import Tool, Tools
+from krouter.dialects.text_tools import as_function, has_grammar, takes_text
+from krouter.dialects.tool_names import Tool, Tools, each_tool
 from krouter_adapters.litellm_lane.translate.shapes import (
     Dropped,
     Json,
@@ -25,22 +25,8 @@ _MARKS = frozenset(("defer_loading", "allowed_callers", "output_schema"))
 def tools_to_chat(given: Any, tools: Tools, dropped: Dropped) -> list[Json]:
     """Function tools. A custom tool becomes one too; tools that the API itself runs have nobody to
     run them elsewhere."""
-    return [
-        _function(tool, namespace, tools, dropped) for tool, namespace in _callable(given, dropped)
-    ]
-
-
-def _callable(given: Any, dropped: Dropped) -> Iterator[tuple[Json, Json]]:
-    for tool in as_dicts(given):
-        kind = tool.get("type")
-        if kind == "namespace" and as_text(tool.get("name")):
-            space = tool
-            for inner in as_dicts(tool.get("tools")):
-                if _is_callable(inner, dropped):
-                    yield inner, space
-                    space = {**tool, "description": ""}  # said once
-        elif _is_callable(tool, dropped):
-            yield tool, {}
+    found = each_tool(as_dicts(given), lambda tool: _is_callable(tool, dropped))
+    return [_function(tool, namespace, tools, dropped) for tool, namespace in found]
 
 
 def _is_callable(tool: Json, dropped: Dropped) -> bool:
@@ -55,43 +41,11 @@ def _function(tool: Json, namespace: Json, tools: Tools, dropped: Dropped) -> Js
     for key in tool:
         if key not in _FIELDS and key not in _MARKS:
             dropped.add(f"tools.{key}")
-    is_custom = tool["type"] == "custom"
+    is_custom = takes_text(tool)
+    if is_custom and has_grammar(tool):
+        dropped.add("tools.format")
     kind = Tool(tool["name"], "custom" if is_custom else "function", as_text(namespace.get("name")))
-    function: Json = {"name": tools.name_of(kind)}
-    description = as_text(tool.get("description"))
-    if about := as_text(namespace.get("description")):
-        description = f"({namespace['name']}: {about})\n\n{description}".strip()
-    if is_custom:
-        description = "\n\n".join(filter(None, (description, grammar_in_words(tool, dropped))))
-    elif tool.get("strict") is not None:
-        function["strict"] = tool["strict"]
-    if description:
-        function["description"] = description
-    schema = TEXT_INPUT if is_custom else as_dict(tool.get("parameters"))
-    function["parameters"] = schema or {"type": "object", "properties": {}}
-    return {"type": "function", "function": function}
-
-
-TEXT_INPUT: Json = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "The whole input, as plain text."}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
-
-
-def grammar_in_words(tool: Json, dropped: Dropped) -> str:
-    """The grammar of a custom tool's input in words, since no function holds to one."""
-    form = as_dict(tool.get("format"))
-    if form.get("type") in (None, "text"):
-        return ""
-    grammar = as_dict(form.get("grammar")) or form
-    dropped.add("tools.format")
-    definition = as_text(grammar.get("definition"))
-    if not definition:
-        return ""
-    syntax = as_text(grammar.get("syntax"))
-    return f"The input must follow this {syntax} grammar:\n{definition}".replace("  ", " ")
+    return as_function(tool, tools.name_of(kind), namespace)
 
 
 def choice_to_chat(
