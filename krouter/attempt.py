@@ -174,7 +174,7 @@ class Trial:
                 return self._failed_inside(reading.error)
             case Kind.GARBAGE:
                 return self._failed(Fault.GARBAGE, "")
-        answer = self._answer(reply, raw)
+        answer = self._answer(reply, raw if reading.shown is None else reading.shown)
         if reading.kind is Kind.EMPTY and not self.last:
             failed = self._failed(Fault.EMPTY, "")
             failed.held = answer

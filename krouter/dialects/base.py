@@ -56,6 +56,8 @@ class Reading:
     status: int | None = None
     signed: tuple[str, ...] = ()
     """The signatures of its thinking."""
+    shown: bytes | None = None
+    """What the caller is to see in its place; None where it is shown as it came."""
 
 
 class CallError(ValueError):

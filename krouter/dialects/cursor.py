@@ -1,19 +1,26 @@
 """What Cursor sends to the chat endpoint, as chat: bodies of OpenAI's Responses for OpenAI's names,
 tools and blocks of Anthropic's for Claude's, a flat custom tool among chat tools for others.
 
-The reply is a chat completion whatever the request looked like. Source: Cursor's forum and
-gateways' reports, and the API references of the three dialects.
+The reply is a chat completion whatever the request looked like; Cursor takes the call of a custom
+tool as a function's whose arguments are the raw text. Source: Cursor's forum and gateways' reports,
+and the API references of the three dialects.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import msgspec
 
 from krouter.body import Body, dump
-from krouter.dialects.base import UNREADABLE, CallError
+from krouter.dialects.base import UNREADABLE, CallError, Dialect
+from krouter.dialects.chat import CHAT, said_as_error
+from krouter.dialects.text_calls import TextCalls
+from krouter.dialects.text_tools import as_function, takes_text, wrapped
+from krouter.dialects.tool_names import Tool, Tools, each_tool
 
 _FOREIGN = ("input", "instructions", "system")
 """Fields that a chat body has not."""
@@ -25,6 +32,18 @@ _LEFT_OUT = frozenset(
 """Fields that are put in another way, or that chat has not."""
 
 
+_BLOCKS = frozenset(("tool_use", "tool_result"))
+"""Blocks of Anthropic's that chat has not."""
+_mark = re.compile(rb'"tool_(?:use|result)"').search
+
+
+class Turned(NamedTuple):
+    """A body in chat's form, and the dialect that its reply is told in."""
+
+    body: Body
+    dialect: Dialect
+
+
 class _Tool(msgspec.Struct):
     name: Any = msgspec.UNSET
     function: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
@@ -33,31 +52,29 @@ class _Tool(msgspec.Struct):
 _tools = msgspec.json.Decoder(list[_Tool]).decode
 
 
-def as_chat(body: Body) -> Body:
+def as_chat(body: Body) -> Turned:
     """`body` in chat's form; the same object where it has it already. Raises CallError for what
     refers to another request."""
     if not _is_foreign(body):
-        return body
+        return Turned(body, CHAT)
     if body.value("previous_response_id") or body.value("conversation"):
         raise CallError("krouter keeps no conversation: send the whole of it as 'input'.")
-    tools = _dicts(body.value("tools"))
-    changes = {
-        **_options(body),
-        "messages": _conversation(body, _custom_names(tools)),
-    }
-    if tools:
-        changes["tools"] = list(map(_tool, tools))
+    offer = _offer(_dicts(body.value("tools")))
+    changes = {**_options(body, offer), "messages": _conversation(body, offer)}
+    if offer.tools:
+        changes["tools"] = offer.tools
     kept = {name: raw for name, raw in body.fields.items() if name not in _LEFT_OUT}
-    return Body.parse(
+    chat = Body.parse(
         msgspec.json.encode(kept | {n: msgspec.Raw(dump(v)) for n, v in changes.items()})
     )
+    return Turned(chat, TextCalls(offer.texts) if offer.texts else CHAT)
 
 
 def _is_foreign(body: Body) -> bool:
     if any(name in body.fields for name in _FOREIGN):
         return True
     tools = body.fields.get("tools")
-    return tools is not None and _has_flat(tools)
+    return (tools is not None and _has_flat(tools)) or _has_blocks(body)
 
 
 def _has_flat(tools: msgspec.Raw) -> bool:
@@ -69,7 +86,15 @@ def _has_flat(tools: msgspec.Raw) -> bool:
     return any(tool.function is unset and tool.name is not unset for tool in found)
 
 
-def _options(body: Body) -> dict[str, Any]:
+def _has_blocks(body: Body) -> bool:
+    """Inside a text the marks stand with other quotes, so few chat bodies are looked at closer."""
+    if _mark(body.raw) is None:
+        return False
+    contents = [message.get("content") for message in _dicts(body.value("messages"))]
+    return any(block.get("type") in _BLOCKS for said in contents for block in _dicts(said))
+
+
+def _options(body: Body, offer: _Offer) -> dict[str, Any]:
     """The fields that chat has under another name or in another form."""
     changes: dict[str, Any] = {}
     if (most := body.value("max_output_tokens")) is not None:
@@ -85,7 +110,7 @@ def _options(body: Body) -> dict[str, Any]:
         changes["response_format"] = _format(form)
     choice = body.value("tool_choice")
     if choice is not None:
-        changes["tool_choice"] = _choice(choice)
+        changes["tool_choice"] = _choice(choice, offer)
     if _dict(choice).get("disable_parallel_tool_use"):
         changes["parallel_tool_calls"] = False
     return changes
@@ -101,58 +126,67 @@ def _format(form: Mapping[str, Any]) -> Mapping[str, Any]:
 _CHOICES = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
 
 
-def _choice(choice: Any) -> Any:
+def _choice(choice: Any, offer: _Offer) -> Any:
     if not isinstance(choice, dict) or "function" in choice:
         return choice
-    if name := choice.get("name"):
-        return {"type": "function", "function": {"name": name}}
+    if choice.get("name"):
+        return {"type": "function", "function": {"name": offer.sent(choice)}}
     return _CHOICES.get(str(choice.get("type")), choice)
 
 
-def _custom_names(tools: list[dict[str, Any]]) -> frozenset[Any]:
-    """Flat custom tools, which take a text."""
-    return frozenset(str(tool.get("name")) for tool in tools if tool.get("type") == "custom")
+@dataclass(slots=True)
+class _Offer:
+    """The tools of a request, in chat's form."""
+
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    texts: set[str] = field(default_factory=set)
+    """The names of those that take a text."""
+    names: Tools = field(default_factory=Tools)
+
+    def sent(self, named: Mapping[str, Any]) -> Any:
+        """The name in chat of the tool that something names, which need not be among these."""
+        name, space = named.get("name"), named.get("namespace")
+        if not isinstance(name, str):
+            return name
+        space = space if isinstance(space, str) else ""
+        found = self.names.find(name, space)
+        return found or (self.names.name_of(Tool(name, namespace=space)) if space else name)
+
+    def add(self, tool: dict[str, Any], namespace: Mapping[str, Any]) -> None:
+        if "function" in tool or "name" not in tool:
+            self.tools.append(tool)
+            return
+        space, name = namespace.get("name"), tool["name"]
+        if space and isinstance(name, str):
+            name = self.names.name_of(Tool(name, namespace=space))
+        if takes_text(tool):
+            self.texts.add(str(name))
+        self.tools.append(as_function(tool, name, namespace))
 
 
-_TEXT_SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {"input": {"type": "string"}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
+def _offer(tools: list[dict[str, Any]]) -> _Offer:
+    """Names of one namespace and those without any must not be the same: the latter stay."""
+    offer = _Offer()
+    for tool in tools:
+        own = _dict(tool.get("function")).get("name", tool.get("name"))
+        if isinstance(own, str) and tool.get("type") != "namespace":
+            offer.names.keep(Tool(own))
+    for tool, namespace in each_tool(tools, _is_tool):
+        offer.add(tool, namespace)
+    return offer
 
 
-def _tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """A custom tool becomes a function of one text, for few providers know any other; the grammar
-    of that text is told in words."""
-    if "function" in tool or "name" not in tool:
-        return tool
-    names = ("name", "description", "strict")
-    function: dict[str, Any] = {name: tool[name] for name in names if name in tool}
-    if tool.get("type") == "custom":
-        grammar = _dict(tool.get("format")).get("definition")
-        told = f"The input follows this grammar:\n{grammar}" if grammar else ""
-        function["description"] = "\n\n".join(filter(None, [tool.get("description"), told]))
-        function["parameters"] = _TEXT_SCHEMA
-    else:
-        function["parameters"] = (
-            tool.get("input_schema")
-            or tool.get("parameters")
-            or {
-                "type": "object",
-                "properties": {},
-            }
-        )
-    return {"type": "function", "function": function}
+def _is_tool(tool: Mapping[str, Any]) -> bool:
+    return tool.get("type") != "namespace"
 
 
-def _conversation(body: Body, custom: frozenset[Any]) -> list[dict[str, Any]]:
+def _conversation(body: Body, offer: _Offer) -> list[dict[str, Any]]:
     """`messages`, or `input` where that is empty, behind the system prompt."""
     prompts = map(_flat_text, (body.value("instructions"), body.value("system")))
     messages: list[dict[str, Any]] = [{"role": "system", "content": p} for p in prompts if p]
     given = body.value("messages") or body.value("input") or []
     for item in [given] if isinstance(given, str) else given if isinstance(given, list) else []:
-        for message in _messages(item, custom):
+        for message in _messages(item, offer):
             _append(messages, message)
     return messages
 
@@ -166,7 +200,7 @@ def _append(messages: list[dict[str, Any]], message: dict[str, Any]) -> None:
         messages.append(message)
 
 
-def _messages(item: Any, custom: frozenset[Any]) -> Iterator[dict[str, Any]]:
+def _messages(item: Any, offer: _Offer) -> Iterator[dict[str, Any]]:
     """What one message, or one item of `input`, is in chat. Reasoning stays behind: it is
     encrypted, or signed for another dialect."""
     if isinstance(item, str):
@@ -176,71 +210,73 @@ def _messages(item: Any, custom: frozenset[Any]) -> Iterator[dict[str, Any]]:
     kind = item.get("type", "message")
     if kind in ("function_call", "custom_tool_call"):
         said = item.get("arguments", item.get("input"))
-        call = _call(item.get("call_id"), item.get("name"), said, custom)
+        call = _call(item, said, offer, text=kind == "custom_tool_call")
         yield {"role": "assistant", "content": None, "tool_calls": [call], "joins": True}
     elif kind in ("function_call_output", "custom_tool_call_output"):
         yield _result(item.get("call_id"), item.get("output"))
     elif kind == "item_reference":
         raise CallError("krouter keeps no items: send the whole of them, not an item_reference.")
     elif kind == "message":
-        yield from _spoken(item, custom)
+        yield from _spoken(item, offer)
 
 
-def _call(call_id: Any, name: Any, arguments: Any, custom: frozenset[Any]) -> dict[str, Any]:
+def _call(item: Mapping[str, Any], arguments: Any, offer: _Offer, *, text: bool) -> dict[str, Any]:
+    """`item` names the tool. Of one that takes a text the arguments may be that text itself."""
+    name = offer.sent(item)
     if isinstance(arguments, dict):
         arguments = dump(arguments).decode()
-    elif str(name) in custom:
-        arguments = _wrapped(str(arguments or ""))
+    elif text or str(name) in offer.texts:
+        arguments = wrapped(str(arguments or ""))
     function = {"name": name, "arguments": arguments or "{}"}
-    return {"id": call_id, "type": "function", "function": function}
+    return {"id": item.get("call_id", item.get("id")), "type": "function", "function": function}
 
 
-def _wrapped(text: str) -> str:
-    """The text of a custom tool, as the argument of the function that stands for it."""
-    try:
-        if isinstance(msgspec.json.decode(text), dict):
-            return text
-    except UNREADABLE:
-        pass
-    return dump({"input": text}).decode()
-
-
-def _result(call_id: Any, output: Any) -> dict[str, Any]:
+def _result(call_id: Any, output: Any, *, failed: bool = False) -> dict[str, Any]:
     content = output if isinstance(output, str) else _content("tool", list(_parts(output)))
+    if failed:
+        content = _as_error(content or "")
     return {"role": "tool", "tool_call_id": call_id, "content": content or ""}
+
+
+def _as_error(content: str | list[dict[str, Any]]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return said_as_error(content)
+    return [{"type": "text", "text": said_as_error("")}, *content]
 
 
 _KEPT = ("name", "tool_calls", "function_call", "tool_call_id", "reasoning_content", "refusal")
 
 
-def _spoken(message: dict[str, Any], custom: frozenset[Any]) -> Iterator[dict[str, Any]]:
+def _spoken(message: dict[str, Any], offer: _Offer) -> Iterator[dict[str, Any]]:
     """A message with a role. Anthropic's tool results come before what the user says beside."""
     role = "system" if message.get("role") == "developer" else message.get("role", "user")
     content = message.get("content")
     blocks = _dicts(content)
     results = [block for block in blocks if block.get("type") == "tool_result"]
-    yield from (_result(each.get("tool_use_id"), each.get("content")) for each in results)
+    for each in results:
+        failed = bool(each.get("is_error"))
+        yield _result(each.get("tool_use_id"), each.get("content"), failed=failed)
     kept = {name: message[name] for name in _KEPT if name in message}
     calls = [
-        _call(block.get("id"), block.get("name"), block.get("input"), custom)
+        _call(block, block.get("input"), offer, text=False)
         for block in blocks
         if block.get("type") == "tool_use"
     ]
     if calls:
         kept["tool_calls"] = calls
     elif "tool_calls" in kept:
-        kept["tool_calls"] = [_recalled(call, custom) for call in _dicts(kept["tool_calls"])]
+        kept["tool_calls"] = [_recalled(call, offer) for call in _dicts(kept["tool_calls"])]
     said = content if isinstance(content, str) else _content(role, list(_parts(content)))
     if said or kept or not results:
         yield {"role": role, "content": said or (None if "tool_calls" in kept else ""), **kept}
 
 
-def _recalled(call: dict[str, Any], custom: frozenset[Any]) -> dict[str, Any]:
+def _recalled(call: dict[str, Any], offer: _Offer) -> dict[str, Any]:
     """Cursor sends a custom tool's text back as the arguments themselves."""
     function = _dict(call.get("function"))
-    if str(function.get("name")) not in custom:
+    if str(function.get("name")) not in offer.texts:
         return call
-    return _call(call.get("id"), function.get("name"), function.get("arguments"), custom)
+    return _call({**function, "id": call.get("id")}, function.get("arguments"), offer, text=True)
 
 
 def _content(role: str, parts: list[dict[str, Any]]) -> str | list[dict[str, Any]]:

@@ -151,7 +151,7 @@ def parse_call(dialect: Dialect, raw: bytes, headers: Headers, path: str, query:
     try:
         body = Body.parse(raw)
         if dialect is CHAT:
-            body = as_chat(body)
+            body, dialect = as_chat(body)
         asked = dialect.asked(body, path)
     except BodyError as error:
         raise Refusal(400, str(error)) from None

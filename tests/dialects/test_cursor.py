@@ -13,6 +13,8 @@ from krouter.body import Body
 from krouter.dialects.base import CallError
 from krouter.dialects.chat import CHAT
 from krouter.dialects.cursor import as_chat
+from krouter.dialects.text_calls import TextCalls
+from krouter.dialects.text_tools import TEXT_INPUT
 
 HI = {"role": "user", "content": "hi"}
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -23,7 +25,7 @@ DOTS = "iVBORw0KGgo="
 
 
 def turned(**fields: Any) -> dict[str, Any]:
-    body = as_chat(Body.parse(msgspec.json.encode({"model": "daily", **fields})))
+    body, _ = as_chat(Body.parse(msgspec.json.encode({"model": "daily", **fields})))
     return {name: body.value(name) for name in body.fields}
 
 
@@ -39,6 +41,12 @@ ORDINARY: list[dict[str, Any]] = [
     {"messages": [HI], "tools": None},
     {"messages": [HI], "tools": "no list", "reasoning": {"effort": "low"}, "store": False},
     {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}]}]},
+    {"messages": [{"role": "user", "content": 'is it "tool_result" or "tool_use"?'}]},
+    {"messages": [{"role": "user", "content": "tool_use"}]},
+    {"messages": [{"role": "user", "content": [{"type": "text", "text": "tool_result"}]}]},
+    {"messages": [{"role": "user", "content": {"type": "tool_result"}}], "stop": ["tool_use"]},
+    {"messages": [HI, "tool_use", {"role": "tool", "name": "tool_use", "content": "{}"}]},
+    {"messages": "tool_use", "tools": [READ]},
     {},
 ]
 
@@ -46,7 +54,7 @@ ORDINARY: list[dict[str, Any]] = [
 @pytest.mark.parametrize("fields", ORDINARY)
 def test_ordinary_bodies_stay_what_they_are(fields: Any) -> None:
     body = Body.parse(msgspec.json.encode({"model": "daily", **fields}))
-    assert as_chat(body) is body
+    assert as_chat(body) == (body, CHAT)
 
 
 def call(call_id: str, name: str, arguments: str) -> dict[str, Any]:
@@ -157,13 +165,123 @@ def test_prompts_come_first(fields: Any, prompts: list[str]) -> None:
              "name": "now", "parameters": {"type": "object", "properties": {}}}}),
         (PATCH, {"type": "function", "function": {
             "name": "ApplyPatch",
-            "description": "Edits a file.\n\nThe input follows this grammar:\nstart: begin",
-            "parameters": {"type": "object", "properties": {"input": {"type": "string"}},
-                           "required": ["input"], "additionalProperties": False}}}),
+            "description":
+                "Edits a file.\n\nThe input must follow this lark grammar:\nstart: begin",
+            "parameters": TEXT_INPUT}}),
+        ({"type": "custom", "name": "note"},
+         {"type": "function", "function": {"name": "note", "parameters": TEXT_INPUT}}),
+        ({"type": "custom", "name": "read", "input_schema": SCHEMA}, READ),
     ],
 )  # fmt: skip
 def test_tools(tool: Any, wanted: Any) -> None:
     assert turned(input="hi", tools=[tool])["tools"] == [wanted]
+
+
+def test_blocks_alone_are_enough() -> None:
+    """Whatever else of the body is chat's own."""
+    used = {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a"}}
+    result = {"type": "tool_result", "tool_use_id": "t1", "content": "one"}
+    said = [HI, {"role": "assistant", "content": [used]}, {"role": "user", "content": [result]}]
+    asked = call("t1", "read", '{"path":"a"}')
+    wanted = [
+        HI,
+        {"role": "assistant", "content": None, "tool_calls": [asked]},
+        {"role": "tool", "tool_call_id": "t1", "content": "one"},
+    ]
+    assert turned(messages=said) == {"model": "daily", "messages": wanted}
+    assert turned(messages=said[2:])["messages"] == wanted[2:]
+    assert turned(messages=said[:2], tools=[READ])["messages"] == wanted[:2]
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        ("no such file", "Error: no such file"),
+        ("<error>denied</error>", "<error>denied</error>"),
+        ("Error: gone", "Error: gone"),
+        ("", "Error"),
+        (None, "Error"),
+        ([{"type": "text", "text": "no"}], "Error: no"),
+        ([{"type": "image", "source": {"type": "url", "url": "https://x"}}],
+         [{"type": "text", "text": "Error"},
+          {"type": "image_url", "image_url": {"url": "https://x"}}]),
+    ],
+)  # fmt: skip
+def test_a_tool_that_failed(content: Any, told: Any) -> None:
+    block = {"type": "tool_result", "tool_use_id": "t1", "content": content, "is_error": True}
+    (result,) = turned(messages=[{"role": "user", "content": [block]}])["messages"]
+    assert result["content"] == told
+
+
+LONG = "n" * 70
+SPACE = {"type": "namespace", "name": "files", "description": "Of the disk.", "tools": [
+    {"type": "function", "name": "read", "description": "Reads.", "parameters": SCHEMA},
+    {"type": "function", "name": LONG},
+    {**PATCH, "name": "patch"}]}  # fmt: skip
+
+
+def test_namespaces_of_tools() -> None:
+    found = turned(input="hi", tools=[SPACE, {"type": "function", "name": "files__read"}])["tools"]
+    functions = [tool["function"] for tool in found]
+    names = [function["name"] for function in functions]
+    assert names[2:] == ["files__patch", "files__read"]
+    assert len(set(names)) == 4
+    assert all(len(name) <= 64 for name in names)
+    assert names[0].startswith("files__read_")  # a tool of the same name stands outside
+    assert functions[0]["description"] == "(files: Of the disk.)\n\nReads."
+    assert functions[0]["parameters"] == SCHEMA
+    assert functions[2]["parameters"] == TEXT_INPUT
+
+
+def test_calls_of_tools_in_namespaces() -> None:
+    fields = {"tools": [SPACE], "tool_choice": {"type": "function", "name": "read",
+                                                "namespace": "files"}}  # fmt: skip
+    items: list[Any] = [
+        {"type": "function_call", "call_id": "c1", "namespace": "files", "name": "read",
+         "arguments": "{}"},
+        {"type": "function_call", "call_id": "c2", "name": "files__read", "arguments": "{}"},
+        {"type": "function_call", "call_id": "c3", "name": "files__patch", "arguments": "raw"},
+        {"type": "custom_tool_call", "call_id": "c4", "namespace": "gone", "name": "patch",
+         "input": "raw"},
+    ]  # fmt: skip
+    body = turned(input=items, **fields)
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "files__read"}}
+    assert body["messages"][0]["tool_calls"] == [
+        call("c1", "files__read", "{}"),
+        call("c2", "files__read", "{}"),
+        call("c3", "files__patch", '{"input":"raw"}'),
+        call("c4", "gone__patch", '{"input":"raw"}'),
+    ]
+
+
+def dialect_of(*tools: Any) -> Any:
+    fields = {"model": "daily", "input": "hi", "tools": list(tools)}
+    return as_chat(Body.parse(msgspec.json.encode(fields))).dialect
+
+
+def test_calls_come_back_as_text_only_where_a_tool_takes_text() -> None:
+    assert dialect_of(READ) is CHAT
+    assert dialect_of({"type": "custom", "name": "read", "input_schema": SCHEMA}) is CHAT
+    assert isinstance(dialect_of(READ, PATCH), TextCalls)
+    assert isinstance(dialect_of(SPACE), TextCalls)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"),
+    [
+        ("*** Begin", '{"input":"*** Begin"}'),
+        ("", '{"input":""}'),
+        ('{"patch": 1}', '{"input":"{\\"patch\\": 1}"}'),
+        ('{"input": "*** Begin"}', '{"input": "*** Begin"}'),
+        ('{"input": 1}', '{"input":"{\\"input\\": 1}"}'),
+    ],
+)
+def test_an_earlier_call_is_sent_in_the_functions_form(arguments: str, sent: str) -> None:
+    said = {"role": "assistant", "content": [], "tool_calls": [call("c", "ApplyPatch", arguments)]}
+    other = {"role": "assistant", "content": [], "tool_calls": [call("d", "read", arguments)]}
+    found = turned(messages=[said, other], tools=[PATCH, READ])["messages"]
+    assert found[0]["tool_calls"] == [call("c", "ApplyPatch", sent)]
+    assert found[1]["tool_calls"] == other["tool_calls"]
 
 
 def test_a_flat_tool_among_chats_own_is_enough() -> None:
@@ -235,6 +353,6 @@ JSON = st.recursive(
 @given(JSON, JSON, JSON, JSON)
 def test_whatever_comes_becomes_chat(given: Any, messages: Any, tools: Any, choice: Any) -> None:
     fields = {"input": given, "messages": messages, "tools": tools, "tool_choice": choice}
-    body = as_chat(Body.parse(msgspec.json.encode({"model": "daily", **fields})))
+    body, _ = as_chat(Body.parse(msgspec.json.encode({"model": "daily", **fields})))
     assert CHAT.asked(body, "").model == "daily"
-    assert as_chat(body) is body
+    assert as_chat(body) == (body, CHAT)
