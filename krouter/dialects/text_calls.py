@@ -15,7 +15,7 @@ import msgspec
 from krouter.body import Body, BodyError, dump
 from krouter.dialects.base import Kind, Reading, Tracker, read_loosely
 from krouter.dialects.chat import Chat, ChatTracker, wanted_of
-from krouter.dialects.text_tools import TextArgument, unwrapped
+from krouter.dialects.text_tools import TextArgument
 from krouter.sse import Event, with_data
 
 _CALLS = b'"tool_calls"'
@@ -99,14 +99,15 @@ class _Streamed:
 
     def _finish(self, at: int, choice: dict[str, Any]) -> bool:
         """What the calls of a choice that ends have held back goes with its end."""
-        mine = [key for key in self._open if key[0] == at]
-        rests = [(key[1], self._open.pop(key).text.end()) for key in mine]
+        mine = {key[1]: self._open.pop(key).text for key in list(self._open) if key[0] == at}
+        is_cut = any(text.is_cut for text in mine.values())
+        rests = [(place, text.end()) for place, text in mine.items()]
         late = [{"index": at, "function": {"arguments": rest}} for at, rest in rests if rest]
         if late:
             delta = choice.get("delta")
             delta = choice["delta"] = delta if isinstance(delta, dict) else {}
             delta["tool_calls"] = [*(delta.get("tool_calls") or ()), *late]
-        return bool(late)
+        return (is_cut and _says_cut(choice)) or bool(late)
 
 
 def _is_same(known: _Call | None, name: str, call_id: Any) -> bool:
@@ -116,11 +117,30 @@ def _is_same(known: _Call | None, name: str, call_id: Any) -> bool:
     return not call_id or not known.id or known.id == call_id
 
 
+def _says_cut(choice: dict[str, Any]) -> bool:
+    """A caller sees from JSON that it breaks off, but not from text."""
+    changed: bool = choice.get("finish_reason") != "length"
+    choice["finish_reason"] = "length"
+    return changed
+
+
 def _whole(choices: Iterable[dict[str, Any]], names: Set[str]) -> bool:
-    """Turns the calls of whole messages; whether there were any."""
-    functions = [c["function"] for choice in choices for c in _calls(choice.get("message"))]
-    turned = [_put(f, unwrapped) for f in functions if _text(f.get("name")) in names]
-    return any(turned)
+    """Turns the calls of whole messages; whether any is other than it was."""
+    changed = False
+    for choice in choices:
+        for call in _calls(choice.get("message")):
+            if _text(call["function"].get("name")) in names:
+                text = TextArgument()
+                changed |= _put(call["function"], text.feed)
+                changed |= text.is_cut and _says_cut(choice)
+                changed |= _add(call["function"], text.end())
+    return changed
+
+
+def _add(function: dict[str, Any], rest: str) -> bool:
+    if rest:
+        function["arguments"] += rest
+    return bool(rest)
 
 
 def _put(function: dict[str, Any], told: Callable[[str], str]) -> bool:

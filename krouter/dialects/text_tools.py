@@ -120,6 +120,13 @@ class TextArgument:
         """The first half of a surrogate pair."""
         self._read = self._begin
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether it would break off in its middle, were it to end now."""
+        if self._read == self._begin:
+            return self._held.strip() != ""
+        return self._read == self._inside
+
     def feed(self, piece: str) -> str:
         """The text that `piece` adds."""
         return self._read(piece)

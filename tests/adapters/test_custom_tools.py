@@ -152,6 +152,31 @@ def test_a_host_of_chat_is_given_a_function_and_gives_a_custom_call(stream: bool
     assert b'"function"' not in got.raw
 
 
+def test_a_custom_call_is_told_as_it_comes() -> None:
+    pieces = ['{"inp', 'ut": "one ', "tw\\", 'no"', "}"]
+    first = {**CHAT_CALL, "function": {"name": "cu", "arguments": ""}}
+    calls = [first, *({"index": 0, "function": {"arguments": piece}} for piece in pieces)]
+    chunks = [chunk({"tool_calls": [each]}) for each in calls]
+    _, got = sent("chat", True, sse(*chunks, CALL_CHUNKS[2]))
+    told = [c for e in got.events for x in e["choices"] for c in x["delta"].get("tool_calls", ())]
+    assert [piece["custom"]["input"] for piece in told] == ["", "one ", "tw", "\no"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("given", ["raw text", "{}", '{"path": "a"}'])
+def test_arguments_of_another_form_are_the_text(given: str, stream: bool) -> None:
+    called = {"id": "c", "index": 0, "function": {"name": "cu", "arguments": given}}
+    whole = {"choices": [{"index": 0, "message": {"tool_calls": [called]},
+                          "finish_reason": "tool_calls"}]}  # fmt: skip
+    events = sse(chunk({"tool_calls": [called]}), CALL_CHUNKS[2])
+    _, got = sent("chat", stream, events if stream else json.dumps(whole).encode())
+    found = got.events if stream else [got.json]
+    choices = [choice for each in found for choice in each["choices"]]
+    messages = [choice.get("delta") or choice.get("message") or {} for choice in choices]
+    (said,) = [made for message in messages for made in message.get("tool_calls", ())]
+    assert said["custom"] == {"name": "cu", "input": given}
+
+
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_custom_call_that_was_cut_is_an_error(stream: bool) -> None:
     cut = {"tool_calls": [{"id": "c", "function": {"name": "cu", "arguments": PIECES[0]}}]}

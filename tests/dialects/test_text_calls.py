@@ -138,6 +138,20 @@ def test_what_is_held_back_comes_with_the_end() -> None:
     assert heard(cut) == {0: ("patch", r"a\u00")}
 
 
+@pytest.mark.parametrize("arguments", ['{"input":"*** Be', '{"inp', '{"input":"a\\'])
+@pytest.mark.parametrize("finish", ["tool_calls", "length"])
+def test_a_text_that_breaks_off_is_said_to(arguments: str, finish: str) -> None:
+    """The caller cannot see it from the text, as it could from the JSON."""
+    stream = streamed(chunk(piece(arguments, name="patch")), chunk({}, finish))
+    last = json.loads(Splitter().feed(stream)[-1].data or b"")
+    assert last["choices"][0]["finish_reason"] == "length"
+    raw = reply(call("patch", arguments)).replace(b'"tool_calls"}', f'"{finish}"}}'.encode())
+    shown = json.loads(TEXTS.read_reply(raw).shown or raw)["choices"][0]
+    assert shown["finish_reason"] == "length"
+    told = shown["message"]["tool_calls"][0]["function"]["arguments"]
+    assert told == heard(stream)[0][1]
+
+
 def test_several_calls_and_choices() -> None:
     events = [
         chunk(piece('{"input":', 0, id="c1", name="patch")),

@@ -1,17 +1,16 @@
 """Custom tools of chat, which take any text: a function of one text where nothing else is known.
 
-Source: the OpenAI API reference, "Chat Completions". In a stream the text comes at the end, since
-the JSON that it stands in must be whole before it can be read.
+Source: the OpenAI API reference, "Chat Completions".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from typing import Any
 
 from krouter.dialects import text_tools
+from krouter.dialects.text_tools import TextArgument, unwrapped
 from krouter_adapters.litellm_lane.translate.messages_stream import chat_error
-from krouter_adapters.litellm_lane.translate.responses_shapes import custom_input
 from krouter_adapters.litellm_lane.translate.shapes import (
     CUT_CALL,
     Dropped,
@@ -20,7 +19,6 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     as_dicts,
     as_list,
     as_text,
-    broken,
 )
 
 
@@ -67,7 +65,13 @@ def with_customs(chat: Json, customs: Set[str]) -> Json:
 
 def _any_cut(message: Json, customs: Set[str]) -> bool:
     functions = [as_dict(call.get("function")) for call in as_dicts(message.get("tool_calls"))]
-    return any(broken(f.get("arguments")) for f in functions if f.get("name") in customs)
+    return any(_is_cut(f.get("arguments")) for f in functions if f.get("name") in customs)
+
+
+def _is_cut(arguments: Any) -> bool:
+    text = TextArgument()
+    text.feed(as_text(arguments))
+    return text.is_cut
 
 
 def _custom(call: Any, customs: Set[str]) -> Any:
@@ -75,12 +79,8 @@ def _custom(call: Any, customs: Set[str]) -> Any:
     if function.get("name") not in customs:
         return call
     kept = {key: value for key, value in call.items() if key != "function"}
-    text = _text(function.get("arguments"))
+    text = unwrapped(as_text(function.get("arguments")))
     return {**kept, "type": "custom", "custom": {"name": function["name"], "input": text}}
-
-
-def _text(arguments: Any) -> str:
-    return "" if broken(arguments) else custom_input(arguments)
 
 
 class CustomCalls:
@@ -88,8 +88,8 @@ class CustomCalls:
 
     def __init__(self, customs: Set[str]) -> None:
         self._customs = customs
-        self._held: dict[tuple[Any, Any], list[str]] = {}
-        """Arguments by the places of choice and call."""
+        self._open: dict[tuple[Any, Any], TextArgument] = {}
+        """By the places of choice and call."""
         self._last: dict[Any, Any] = {}
         """The place of each choice's last call: some hosts say it only once."""
 
@@ -104,7 +104,7 @@ class CustomCalls:
             if finish := choice.get("finish_reason"):
                 if finish == "tool_calls" and self._any_cut(at):
                     return chat_error({"error": CUT_CALL})
-                calls += self._whole(at)
+                calls += self._rest(at)
             delta.pop("tool_calls", None)
             if calls:
                 delta["tool_calls"] = calls
@@ -115,20 +115,24 @@ class CustomCalls:
         place = as_dict(call).get("index", self._last.get(at, 0))
         self._last[at] = place
         name, piece = function.get("name"), as_text(function.get("arguments"))
-        held = self._held.get((at, place))
-        if held is not None and name in (None, "", *self._customs):
-            held.append(piece)
-            return []
+        text = self._open.get((at, place))
+        if text is not None and name in (None, "", *self._customs):
+            return _more(place, text.feed(piece))
         if name not in self._customs:
             return [call]
-        self._held[at, place] = [piece]
+        text = self._open[at, place] = TextArgument()
         kept = {key: value for key, value in call.items() if key != "function"}
-        return [{**kept, "index": place, "type": "custom", "custom": {"name": name, "input": ""}}]
+        custom = {"name": name, "input": text.feed(piece)}
+        return [{**kept, "index": place, "type": "custom", "custom": custom}]
 
     def _any_cut(self, at: Any) -> bool:
-        return any(broken("".join(said)) for key, said in self._held.items() if key[0] == at)
+        return any(text.is_cut for key, text in self._open.items() if key[0] == at)
 
-    def _whole(self, at: Any) -> list[Json]:
-        mine = [key for key in self._held if key[0] == at]
-        texts: Mapping[Any, str] = {key[1]: _text("".join(self._held.pop(key))) for key in mine}
-        return [{"index": place, "custom": {"input": text}} for place, text in texts.items()]
+    def _rest(self, at: Any) -> list[Json]:
+        """What has been held back until the end."""
+        mine = [key for key in self._open if key[0] == at]
+        return [more for key in mine for more in _more(key[1], self._open.pop(key).end())]
+
+
+def _more(place: Any, text: str) -> list[Json]:
+    return [{"index": place, "custom": {"input": text}}] if text else []
