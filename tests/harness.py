@@ -25,6 +25,7 @@ from krouter.pool import Pool
 from krouter.reporter import load_reporters
 from krouter.router import Router
 from krouter.serve.run import Served, open_server
+from tests.emitted import JOURNAL, Recorder
 from tests.leaps import LeapingLoop
 from tests.upstream import Upstream
 
@@ -138,7 +139,9 @@ class Krouter:
             now=self.clock,
             ledger=self._ledger,
         )
-        self._server = self.served.server = PromptServer(self.served.server.config)
+        config = self.served.server.config
+        config.app = Recorder(config.app, lambda: self.router)
+        self._server = self.served.server = PromptServer(config)
         self.router.world = replace(self.router.world, **self._edges)
         self.url = self.served.url
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -168,6 +171,8 @@ class Krouter:
         self._server.stop()
         self._thread.join(60)
         assert not self._thread.is_alive(), "the server did not stop"
+        if exc[:1] == (None,):
+            JOURNAL.check()
 
     def leap(self, seconds: float) -> None:
         """Time passes for a krouter that leaps."""

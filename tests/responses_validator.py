@@ -230,7 +230,8 @@ class _Responses:
         assert self.item is None, "every item is done before the end"
         assert response["output"] == self.output, "the last event holds the whole output"
         assert response["error"] is None
-        self._usage(response["usage"])
+        check_usage(response["usage"])
+        self.heard.usage = response["usage"]
         self.heard.ending, self.heard.reason = "complete", response["status"]
         for item in self.output:
             if item["type"] == "function_call":
@@ -248,18 +249,38 @@ class _Responses:
         self.on_completed(data)
         self.heard.reason = data["response"]["incomplete_details"]["reason"]
 
-    def _usage(self, usage: dict[str, Any]) -> None:
-        counts = [
-            *(usage[key] for key in ("input_tokens", "output_tokens", "total_tokens")),
-            usage["input_tokens_details"]["cached_tokens"],
-            usage["output_tokens_details"]["reasoning_tokens"],
-        ]
-        assert all(type(count) is int and count >= 0 for count in counts)
-        self.heard.usage = usage
-
     def on_failed(self, data: dict[str, Any]) -> None:
         error = data["response"]["error"]
         assert isinstance(error["code"], str)
         assert isinstance(error["message"], str)
         assert error["message"]
         self.heard.ending, self.failing = "error", False
+
+
+def check_output(items: list[dict[str, Any]]) -> None:
+    """The items of a whole response."""
+    for item in items:
+        match item["type"]:
+            case "message":
+                assert item["role"] == "assistant"
+                assert item["status"] in ("completed", "incomplete")
+                for part in item["content"]:
+                    assert isinstance(part.get("text", part.get("refusal")), str)
+                    assert part["type"] != "output_text" or isinstance(part["annotations"], list)
+            case "reasoning":
+                assert all(isinstance(part["text"], str) for part in item["summary"])
+            case kind if kind in CALLS:
+                assert item["call_id"]
+                assert item["name"]
+                assert isinstance(item[CALLS[kind]], str)
+    ids = [item["id"] for item in items]
+    assert len(set(ids)) == len(ids), "an item is found by its id"
+
+
+def check_usage(usage: dict[str, Any]) -> None:
+    counts = [
+        *(usage[key] for key in ("input_tokens", "output_tokens", "total_tokens")),
+        usage["input_tokens_details"]["cached_tokens"],
+        usage["output_tokens_details"]["reasoning_tokens"],
+    ]
+    assert all(type(count) is int and count >= 0 for count in counts)

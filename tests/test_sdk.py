@@ -24,6 +24,7 @@ from krouter.asking import Asked, ask
 from krouter.engine import Closed
 from krouter.problems import ConfigError
 from krouter.sdk import Stream
+from tests.emitted import check_chunks
 from tests.upstream import Upstream
 
 litellm = load_litellm()
@@ -69,7 +70,7 @@ def router(settings: dict[str, Any]) -> Iterator[krouter.Router]:
 
 
 def texts(chunks: Any) -> str:
-    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
+    return check_chunks(chunks).text
 
 
 async def gathered(stream: Any) -> str:
@@ -155,6 +156,8 @@ def agent(completion: Callable[..., Any], model: str, stream: bool) -> str:
     for _ in range(5):
         reply = completion(model=model, messages=messages, tools=[TOOL], stream=stream)
         if stream:
+            reply = list(reply)
+            check_chunks(reply)
             reply = litellm.stream_chunk_builder(list(reply), messages=messages)
         message = reply.choices[0].message
         messages.append(message)

@@ -227,7 +227,7 @@ class _Chat:
     def _delta(self, delta: dict[str, Any]) -> None:
         self.heard.text += delta.get("content") or ""
         self.heard.thinking += delta.get("reasoning_content") or ""
-        for call in delta.get("tool_calls", ()):
+        for call in delta.get("tool_calls") or ():
             function = call["function"]
             if call["index"] == len(self.calls):
                 assert call["id"]
@@ -278,7 +278,8 @@ class _Gemini:
         if "finishReason" in candidate:
             assert candidate["finishReason"] in GEMINI_REASONS
             self.heard.reason, self.heard.ending = candidate["finishReason"], "complete"
-            self._counts(chunk["usageMetadata"])
+            check_gemini_counts(chunk["usageMetadata"])
+            self.heard.usage = chunk["usageMetadata"]
 
     def _part(self, part: dict[str, Any]) -> None:
         if signature := part.get("thoughtSignature"):
@@ -294,10 +295,10 @@ class _Gemini:
         else:
             self.heard.text += part["text"]
 
-    def _counts(self, usage: dict[str, Any]) -> None:
-        assert {"promptTokenCount", "candidatesTokenCount", "totalTokenCount"} <= usage.keys()
-        assert all(isinstance(count, int) and count >= 0 for count in usage.values())
-        self.heard.usage = usage
+
+def check_gemini_counts(usage: dict[str, Any]) -> None:
+    assert {"promptTokenCount", "candidatesTokenCount", "totalTokenCount"} <= usage.keys()
+    assert all(isinstance(count, int) and count >= 0 for count in usage.values())
 
 
 def _arguments(text: str, *, cut: bool) -> Any:

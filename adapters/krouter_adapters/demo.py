@@ -188,8 +188,12 @@ def _messages_head(script: Script, output: int) -> dict[str, Any]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": {"input_tokens": script.prompt_tokens, "output_tokens": output},
+        "usage": _messages_usage(script, output),
     }
+
+
+def _messages_usage(script: Script, output: int) -> dict[str, int]:
+    return {"input_tokens": script.prompt_tokens, "output_tokens": output}
 
 
 def _messages_events(script: Script) -> Iterator[bytes]:
@@ -202,7 +206,7 @@ def _messages_events(script: Script) -> Iterator[bytes]:
         yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
     yield event("content_block_stop", index=0)
     ended = {"stop_reason": "end_turn", "stop_sequence": None}
-    yield event("message_delta", delta=ended, usage={"output_tokens": len(script.words)})
+    yield event("message_delta", delta=ended, usage=_messages_usage(script, len(script.words)))
     yield event("message_stop")
 
 

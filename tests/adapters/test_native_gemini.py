@@ -144,6 +144,7 @@ CHUNKS = (
 )
 
 
+@pytest.mark.native_garbage("chunks without the name of a model")
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("split", [0, 7])
 def test_a_stream_passes_byte_for_byte(
@@ -161,6 +162,7 @@ def test_a_stream_passes_byte_for_byte(
     assert krouter.router.routes[-1].usage.output == 6
 
 
+@pytest.mark.native_garbage("chunks without the name of a model")
 def test_a_json_reply_passes_byte_for_byte(krouter: Krouter, upstream: Upstream) -> None:
     raw = json.dumps(saying({"text": "hi"}, reason="STOP", x=1, usageMetadata=COUNTS), indent=1)
     upstream.script("good", [f"body={quote(raw)}"])
@@ -187,6 +189,7 @@ def test_the_list_of_models_is_not_shadowed(krouter: Krouter) -> None:
     assert refused.json()["error"]["status"] == "INVALID_ARGUMENT"
 
 
+@pytest.mark.native_garbage("chunks without the name of a model")
 def test_without_alt_sse_a_stream_is_an_array(krouter: Krouter, upstream: Upstream) -> None:
     raw = frames(*CHUNKS)
     upstream.script("good", [f"body={quote(raw)};content-type=text%2Fevent-stream"])

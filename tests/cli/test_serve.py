@@ -15,6 +15,7 @@ import httpx
 import pytest
 
 from tests.cli.conftest import CANARY, Home
+from tests.emitted import judge
 from tests.harness import provider_settings
 from tests.upstream import Upstream
 
@@ -41,7 +42,8 @@ class Server:
         raise AssertionError(f"no line with {pattern!r} in {self.lines}")
 
     def ask(self, **headers: str) -> httpx.Response:
-        return httpx.post(f"{self.url}/v1/chat/completions", json=HELLO, headers=headers)
+        url = f"{self.url}/v1/chat/completions"
+        return judge(httpx.post(url, json=HELLO, headers=headers))
 
     def end(self, number: int) -> tuple[int, str]:
         """Exit code and stdout after the signal."""
@@ -100,7 +102,7 @@ def test_each_step_is_printed_with_the_time(home: Home) -> None:
         server.ask()
         server.until(r"^\[\d\d:\d\d:\d\d\] COMBO demo: trying demo/assistant")
         server.until(r"^\[\d\d:\d\d:\d\d\] ROUTE ")
-        httpx.post(f"{server.url}/v1/messages", json={**HELLO, "model": "a\x1b[31m\nb"})
+        judge(httpx.post(f"{server.url}/v1/messages", json={**HELLO, "model": "a\x1b[31m\nb"}))
         server.until(r"^\[\d\d:\d\d:\d\d\] COMBO a\N{REPLACEMENT CHARACTER}\[31m")
         assert server.end(signal.SIGTERM)[0] == 0
 
@@ -156,7 +158,7 @@ SCREENSHOT = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,
 
 def asks(server: Server, content: object) -> None:
     body = {"model": "daily", "messages": [{"role": "user", "content": content}]}
-    reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+    reply = judge(httpx.post(f"{server.url}/v1/chat/completions", json=body))
     assert reply.status_code == 200, reply.text
     server.until(r"\] ROUTE ")
 
@@ -198,7 +200,7 @@ def test_a_served_request_is_listed_drawn_and_explained(home: Home, upstream: Up
     home.combo("daily", {"models": list(ORDER)})
     with serving(home, "serve", "--port", "0") as server:
         body = {"model": "daily", "messages": [{"role": "user", "content": SCREENSHOT}]}
-        reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+        reply = judge(httpx.post(f"{server.url}/v1/chat/completions", json=body))
         assert server.end(signal.SIGTERM)[0] == 0
     route = reply.headers["x-krouter-route"]
     assert f"  {route}  daily         {ORDER[2]}    200 answered" in home.run("log").stdout

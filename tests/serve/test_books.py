@@ -111,6 +111,7 @@ def exported(text: str) -> Counter[str]:
     return found
 
 
+@pytest.mark.native_garbage("a stream without usage has none anywhere")
 def test_attempts_records_ledger_and_metrics_agree_under_random_faults(tmp_path: Path) -> None:
     with Upstream() as upstream:
         settings, env = setting(upstream)
@@ -153,6 +154,7 @@ def test_a_route_is_booked_before_its_reply_ends(tmp_path: Path, stream: bool) -
             assert krouter.router.routes[-1].ended is not None
 
 
+@pytest.mark.native_garbage("a stream without usage has none anywhere")
 def test_every_record_gives_its_orders_again_and_only_known_reasons(tmp_path: Path) -> None:
     with Upstream() as upstream:
         settings, env = setting(upstream)

@@ -88,6 +88,7 @@ WAYS = (
 )
 
 
+@pytest.mark.native_garbage("an empty reply does not say why it ended")
 def test_nothing_is_left_over_after_2000_mixed_requests(tmp_path: Path) -> None:
     combos = {
         f"c{place}": {"models": [f"local/{way}", "local/ok"]} for place, way in enumerate(WAYS)

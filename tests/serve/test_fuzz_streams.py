@@ -200,6 +200,7 @@ def test_ten_thousand_streams(tmp_path: Path, caplog: pytest.LogCaptureFixture) 
     assert not caplog.records
 
 
+@pytest.mark.native_garbage("a provider that sends anything")
 def test_over_sockets_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
     dice = Random(7)
