@@ -83,7 +83,7 @@ class Emitted:
 
     def _check(self, dialect: str) -> None:
         if self.kind.startswith("text/event-stream"):
-            whole = self.body if self.finished else _whole_events(self.body)
+            whole = self.body if self.finished else whole_events(self.body)
             heard = STREAMS[dialect](whole)
             assert heard.ending != "open" or not self.finished, "a stream has an end"
         elif self.finished:
@@ -122,7 +122,7 @@ def _as_chat(chunk: Any) -> Any:
     return data
 
 
-def _whole_events(raw: bytes) -> bytes:
+def whole_events(raw: bytes) -> bytes:
     """Without the event that the end of the connection has cut."""
     found = EVENT_END.match(raw)
     return found[0] if found else b""

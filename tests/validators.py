@@ -192,8 +192,9 @@ class _Chat:
         if raw == b"[DONE]":
             assert self.heard.reason, "[DONE] comes after a finish reason"
             self.heard.ending = "complete"
+            cut = self.heard.reason == "length"
             self.heard.calls = [
-                (call["name"], _arguments(call["arguments"], cut=self.heard.reason == "length"))
+                (call["name"], _arguments(call["said"], cut=cut or call["kind"] == "custom"))
                 for call in self.calls
             ]
             return
@@ -207,7 +208,8 @@ class _Chat:
     def _chunk(self, chunk: dict[str, Any]) -> None:
         same = [chunk[key] for key in ("id", "object", "created", "model")]
         assert self.same in (None, same), "every chunk has the same head"
-        assert same[0].startswith("chatcmpl-")
+        assert isinstance(same[0], str)
+        assert same[0]
         assert same[1] == "chat.completion.chunk"
         assert isinstance(same[2], int)
         first, self.same = self.same is None, same
@@ -228,21 +230,24 @@ class _Chat:
         self.heard.text += delta.get("content") or ""
         self.heard.thinking += delta.get("reasoning_content") or ""
         for call in delta.get("tool_calls") or ():
-            function = call["function"]
+            kind = "custom" if "custom" in call else "function"
+            called, key = call[kind], "input" if kind == "custom" else "arguments"
             if call["index"] == len(self.calls):
                 assert call["id"]
-                assert call["type"] == "function"
-                assert function["name"]
-                self.calls.append({"name": function["name"], "arguments": ""})
+                assert call["type"] == kind
+                assert called["name"]
+                self.calls.append({"kind": kind, "name": called["name"], "said": ""})
             else:
-                assert call.keys() == {"index", "function"}
-                assert function.keys() == {"arguments"}
-            self.calls[call["index"]]["arguments"] += function["arguments"]
+                assert call.keys() == {"index", kind}
+                assert called.keys() == {key}
+                assert self.calls[call["index"]]["kind"] == kind
+            self.calls[call["index"]]["said"] += called[key]
 
 
 def check_gemini_stream(raw: bytes) -> Heard:
     """Raises AssertionError for anything a strict client of Gemini's would stumble over."""
-    assert not any(line.startswith(b":") for line in raw.splitlines()), "no comments"
+    lines = [line for line in raw.splitlines() if line]
+    assert all(line.startswith(b"data: ") for line in lines), "no comments, and a space before data"
     reader = _Gemini()
     for event in events(raw):
         assert event.data is not None

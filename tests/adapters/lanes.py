@@ -18,6 +18,7 @@ from krouter.dialects.base import Reading, Tracker
 from krouter.providers import Provider
 from krouter.sse import Splitter
 from krouter.wire import Headers, HttpWire, Incoming, Outgoing, Wire
+from tests.emitted import STREAMS, whole_events
 
 LANE = LitellmLane()
 SECRET = "sk-the-account-s-own"
@@ -91,9 +92,12 @@ async def got(asked: Call, target: Target, wire: Wire) -> Got:
     finally:
         reply.close()
     tracker = asked.dialect.tracker(asked.body, None)
-    split = Splitter()
+    split, told = Splitter(), b""
     for event in [*split.feed(raw), *split.flush()]:
-        tracker.feed(event)
+        changed = tracker.feed(event)
+        told += event.raw if changed is None else changed
+    if asked.stream and reply.status == 200:
+        STREAMS[asked.dialect.name](whole_events(told))
     headers = {name.lower(): value for name, value in reply.headers}
     return Got(reply.status, headers, raw, reply.dropped, asked.dialect.read_reply(raw), tracker)
 

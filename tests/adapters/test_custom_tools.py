@@ -42,10 +42,14 @@ USE = {"type": "tool_use", "id": "toolu_1", "name": "cu"}
 CALLED = responses_reply(type="custom_tool_call", input=TEXT)
 PIECES = (ARGUMENTS[:9], ARGUMENTS[9:])
 CHAT_CALL = {"index": 0, "id": "c", "type": "function"}
+FIRST_PIECE = {**CHAT_CALL, "function": {"name": "cu", "arguments": PIECES[0]}}
 CALL_CHUNKS = [
-    chunk({"tool_calls": [{**CHAT_CALL, "function": {"name": "cu", "arguments": PIECES[0]}}]}),
-    chunk({"tool_calls": [{"index": 0, "function": {"arguments": PIECES[1]}}]}),
-    chunk({}, "tool_calls"),
+    piece | {"model": "m"}
+    for piece in (
+        chunk({"role": "assistant", "tool_calls": [FIRST_PIECE]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": PIECES[1]}}]}),
+        chunk({}, "tool_calls"),
+    )
 ]
 CHAT_MESSAGE = {"tool_calls": [{"id": "c", "function": {"name": "cu", "arguments": ARGUMENTS}}]}
 REPLIES: dict[str, tuple[Any, bytes]] = {
