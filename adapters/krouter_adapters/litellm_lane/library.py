@@ -124,6 +124,8 @@ class Library(Classes):
             dropped += lost
         if goal.body == "gemini":
             keep_budget(data, call.body.value("thinking"))
+        if goal.name == "openrouter" and "usage" not in draft.chat:
+            data.pop("usage", None)  # a wish of LiteLLM's
         for name in target.provider.drop:
             data.pop(name, None)
         headers = headers_of(call, target, goal, plan.headers)
