@@ -117,7 +117,8 @@ class GeminiTracker:
     """Complete once every candidate asked for has a finish reason, or the prompt was blocked.
     Closed by an error alone: counts may follow the finish reason.
 
-    Comments are left out, since Google's own clients break on them.
+    Comments are left out and `data:` is followed by a space, since Google's own clients break on
+    the one and on the lack of the other.
     """
 
     def __init__(self, wanted: int, rename: str | None) -> None:
@@ -144,7 +145,11 @@ class GeminiTracker:
         if isinstance(chunk, _FullChunk):
             self._look_into(chunk.candidates or ())
         self._note(chunk)
-        return None if self._rename is None else self._renamed(event)
+        if self._rename is not None:
+            raw = rename(raw, self._rename, "modelVersion")
+        elif _is_plain(event.raw):
+            return None
+        return with_data(event, raw) if _is_plain(event.raw) else encode(raw)
 
     def _read(self, raw: bytes) -> _Chunk | _FullChunk | None:
         """What is said is looked into until something has been, and for signatures."""
@@ -188,8 +193,10 @@ class GeminiTracker:
         if chunk.usage_metadata is not None:
             self.usage = read_usage(chunk.usage_metadata) or self.usage
 
-    def _renamed(self, event: Event) -> bytes:
-        return with_data(event, rename(event.data or b"", self._rename or "", "modelVersion"))
+
+def _is_plain(event: bytes) -> bool:
+    """Whether every line has the form that Google's own have."""
+    return all(line.startswith(b"data: ") for line in event.splitlines() if line)
 
 
 def _parts(candidates: Iterable[_FullCandidate]) -> Iterable[_Part]:

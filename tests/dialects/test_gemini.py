@@ -199,6 +199,18 @@ def test_comments_and_strangers_are_left_out() -> None:
     assert following.malformed == 1
 
 
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+@pytest.mark.parametrize(
+    "lines",
+    [[b"data:%s"], [b": alive", b"data: %s"], [b"id: 7", b"data: %s"], [b"\xef\xbb\xbfdata: %s"]],
+    ids=["no space", "a comment", "an id", "a byte order mark"],
+)
+def test_lines_are_those_that_googles_clients_read(lines: list[bytes], line_end: bytes) -> None:
+    given = line_end.join([*lines, b"", b""]) % json.dumps(TEXT).encode()
+    assert play(tracker(), given) == event(TEXT)
+    assert play(tracker(), event(TEXT)) == event(TEXT)
+
+
 ERROR = {"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}
 
 
