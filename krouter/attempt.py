@@ -293,7 +293,7 @@ class Trial:
     def _closing(self, relay: Relay) -> bytes:
         """The last bytes of a stream: what its end still lacks, or an error event."""
         if not relay.broken:
-            return self.call.dialect.ending(relay.tracker) if relay.tracker.complete else b""
+            return self.call.dialect.ending(relay.tracker)
         verdict = self._failed(relay.fault or Fault.CUT, relay.detail).verdict
         notes = {"krouter_route": self.route.id}
         return self.call.dialect.error_event(verdict.status, verdict.message, notes, relay.tracker)

@@ -19,6 +19,9 @@ DRAIN_SECONDS = 0.5
 """How long to wait for a provider to end its reply after the last event, to keep the connection."""
 
 
+LAST_WORDS_SECONDS = 2.0
+"""How long to wait for what a provider says after an error event."""
+
 MOST_IDLE = 64 << 10
 """Bytes of comments and pings kept while waiting for the first event."""
 
@@ -157,7 +160,7 @@ class Relay:
                 return b""
             if self.over:
                 self._finished = True
-                return self.closing()
+                return blotted(self.closing(), self._secrets)
             await self._read(self._watched)
         ready, self._ready = b"".join(self._ready), []
         return ready
@@ -165,7 +168,7 @@ class Relay:
     async def _read(self, chunk_of: Callable[[], Awaitable[bytes]]) -> bool:
         """One chunk taken in; whether there was one."""
         try:
-            chunk = await chunk_of()
+            chunk = await self._chunk(chunk_of)
             self._take(self._splitter.feed(chunk) if chunk else self._rest())
         except WireError as error:
             return self._cut(error.fault, error.detail)
@@ -175,6 +178,15 @@ class Relay:
             return self._break(Fault.GARBAGE, str(error))
         self._ended = self._ended or not chunk
         return bool(chunk)
+
+    async def _chunk(self, chunk_of: Callable[[], Awaitable[bytes]]) -> bytes:
+        """After an error event the end is near, or is taken to have come."""
+        if not self.tracker.error:
+            return await chunk_of()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_SECONDS):
+                return await chunk_of()
+        return b""
 
     def _cut(self, fault: Fault, detail: str) -> bool:
         """A break after the reply had said all does it no harm."""

@@ -11,7 +11,7 @@ from krouter.body import Body
 from krouter.dialects import get
 from krouter.dialects.base import Tracker
 from krouter.errors import Fault
-from krouter.stream import DRAIN_SECONDS, MOST_IDLE, Relay, Silence, Watchdog
+from krouter.stream import DRAIN_SECONDS, LAST_WORDS_SECONDS, MOST_IDLE, Relay, Silence, Watchdog
 from krouter.wire import Headers, WireError
 
 T = TypeVar("T")
@@ -482,3 +482,34 @@ def test_a_cancelled_drain_is_cancelled() -> None:
             await draining
 
     run(test())
+
+
+CREATED = b'event: response.created\ndata: {"type":"response.created","response":{}}\n\n'
+FAULT = b'event: error\ndata: {"type":"error","message":"key sk-1 is bad"}\n\n'
+FAILED = b'event: response.failed\ndata: {"type":"response.failed","response":{}}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("after", "waited", "own"),
+    [((FAILED, FOREVER), 0.0, True), ((FOREVER,), LAST_WORDS_SECONDS, False), ((), 0.0, False)],
+)
+def test_the_last_words_after_an_error(
+    after: tuple[bytes | float, ...], waited: float, own: bool
+) -> None:
+    """Those of the provider, or soon krouter's, without a credential in them."""
+    responses = get("responses")
+
+    async def main() -> None:
+        follows = responses.tracker(Body.parse(b'{"model":"m","input":"hi"}'), None)
+        live = Relay(Reply(CREATED, FAULT, *after), follows, 60, "sk-1")
+        live.closing = lambda: responses.ending(follows)
+        begun = now()
+        told = b"".join(await rest(live))
+        assert now() - begun == pytest.approx(waited, abs=0.01)
+        assert told.count(b"event: response.failed") == 1
+        assert told.endswith(FAILED) is own
+        assert b"key [credential] is bad" in told
+        assert b"sk-1" not in told
+        assert not live.broken
+
+    run(main())

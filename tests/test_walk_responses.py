@@ -11,9 +11,10 @@ from typing import Any
 import httpx
 import pytest
 
+from krouter.sse import encode
 from tests.harness import Krouter, provider_settings
 from tests.responses_validator import check_responses_stream
-from tests.upstream import Upstream
+from tests.upstream import Behaviour, Upstream
 from tests.validators import events
 
 
@@ -130,6 +131,44 @@ def test_an_error_event_of_the_provider_is_followed_by_a_failed_response(
     )
     krouter.idle()
     assert krouter.last_route["steps"][0]["row"] == 8
+
+
+def failing(*, begun: bool = True) -> bytes:
+    """A stream that fails as OpenAI's do: an `error`, then `response.failed` with its counts."""
+    response = {"id": "resp_1", "object": "response", "status": "in_progress", "output": []}
+    said = {"id": "msg_1", "type": "message", "role": "assistant", "status": "incomplete"}
+    usage = {"input_tokens": 5, "output_tokens": 3, "total_tokens": 8}
+    error = {"code": "rate_limit_exceeded", "message": "too much"}
+    failed = {**response, "status": "failed", "error": error, "output": [said], "usage": usage}
+    told: list[tuple[str, dict[str, Any]]] = [
+        ("response.created", {"response": response}),
+        ("error", {"error": error}),
+        ("response.failed", {"response": failed}),
+    ]
+    return b"".join(
+        encode(json.dumps({"type": kind, "sequence_number": at, **fields}).encode(), kind)
+        for at, (kind, fields) in enumerate(told)
+        if begun or at
+    )
+
+
+def test_an_error_and_the_failed_response_after_it_pass_as_they_came(
+    krouter: Krouter, upstream: Upstream
+) -> None:
+    upstream.script("m", [Behaviour(body=failing())])
+    assert krouter.responses("daily", True).content == failing()
+    krouter.idle()
+    route = krouter.last_route
+    assert (route["steps"][0]["row"], route["usage"]["output"]) == (8, 3)
+
+
+def test_an_error_as_the_first_event_goes_to_the_next_entry(
+    krouter: Krouter, upstream: Upstream
+) -> None:
+    upstream.script("m", [Behaviour(body=failing(begun=False))])
+    reply = krouter.responses("daily", True)
+    assert reply.headers["x-krouter-model"] == "two/good"
+    assert check_responses_stream(reply.content).ending == "complete"
 
 
 def test_a_failed_response_of_the_provider_passes_as_it_came(

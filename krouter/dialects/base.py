@@ -140,7 +140,8 @@ class Dialect(Protocol):
         """An error after the stream has begun, as SSE bytes; `after` has followed what came."""
 
     def ending(self, tracker: Tracker) -> bytes:
-        """What is missing after a complete stream, as SSE bytes."""
+        """What is missing after a complete stream, or after an error event of the provider's, as
+        SSE bytes."""
 
 
 UNREADABLE = (msgspec.MsgspecError, RecursionError)

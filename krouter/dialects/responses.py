@@ -105,7 +105,7 @@ class Responses:
         return tracker.ended(failure(status, message, notes))
 
     def ending(self, tracker: Tracker) -> bytes:
-        return b""
+        return tracker.rest() if isinstance(tracker, ResponsesTracker) else b""
 
 
 def _is_one_of(status: Any, known: frozenset[str]) -> bool:

@@ -63,12 +63,20 @@ class _Data(msgspec.Struct):
 
 _data = msgspec.json.Decoder(_Data).decode
 
+_LAST = frozenset(f"response.{name}" for name in ("completed", "incomplete", "failed", "cancelled"))
+
+
+def _kind_of(data: _Data | None, name: bytes) -> str:
+    return "" if data is None else data.type or name.decode("utf-8", "replace")
+
 
 class ResponsesTracker:
     """Complete after `response.completed` or `response.incomplete`; these and a failure close it.
 
-    An error event that no `response.failed` has followed is followed by one, since Codex looks for
-    nothing else. `model` is what a failed response is said to be of if none was begun.
+    After an error event only the provider's own `response.failed` is told, with all that it says
+    and counts. Where none has come by the end `rest` gives one, since Codex looks for nothing else.
+    An error as the first event closes at once. `model` is what a failed response is said to be of
+    if none was begun.
     """
 
     def __init__(self, model: str, rename: str | None) -> None:
@@ -82,11 +90,14 @@ class ResponsesTracker:
         self._rename = rename
         self._begun = b""
         self._last = b""
+        self._raised: dict[str, Any] = {}
 
     def feed(self, event: Event) -> bytes | None:
         raw, name = event.data, event.name
         if raw is None:
             return None
+        if self.error:
+            return self._after_error(event)
         if self.has_content and name in _PLAIN:
             self._last = raw
             return None
@@ -102,7 +113,7 @@ class ResponsesTracker:
             data = read_loosely(raw, _Data)
         if name == b"error" or (data is not None and (data.type == "error" or data.error)):
             return self._fail(data, event)
-        kind = "" if data is None else data.type or name.decode("utf-8", "replace")
+        kind = _kind_of(data, name)
         if data is None or not kind:
             return self._left_out()
         self._last = raw
@@ -135,6 +146,9 @@ class ResponsesTracker:
                 self.has_content = self.has_content or _is_call(data.item)
             case _ if kind.endswith(".delta"):
                 self.has_content = self.has_content or bool(data.delta)
+        return self._renamed(data, event)
+
+    def _renamed(self, data: _Data, event: Event) -> bytes | None:
         if data.response is None or self._rename in (None, data.response.model):
             return None
         return renamed_within(event, "response", self._rename or "")
@@ -153,28 +167,52 @@ class ResponsesTracker:
         self.error, self.error_status = raw or b"error", error_status(raw)
         self.started = self.closed = True
 
-    def _fail(self, data: _Data | None, event: Event) -> bytes:
+    def _fail(self, data: _Data | None, event: Event) -> bytes | None:
         """An error event passes as it came where clients see that it is one."""
-        raw = event.data or b""
+        raw, begun = event.data or b"", self.started
         self._failed_with(raw)
+        self.closed = not begun
         told = error_of(read_loosely(raw, dict))
         status = self.error_status or 500
         error = failure(status, told_message(told, self.error))
         kept = {key: told[key] for key in ("code", "type") if isinstance(told.get(key), str)}
+        self._raised = {**error, **kept}
         if data is None or data.type != "error":
-            return self.ended({**error, **kept})
+            return self._raise(self._raised)
         self._last = raw
-        return event.raw + self._response_failed({**error, **kept})
+        return None
+
+    def _after_error(self, event: Event) -> bytes | None:
+        raw = event.data or b""
+        data = read_loosely(raw, _Data)
+        kind = _kind_of(data, event.name)
+        if raw.startswith(b"[DONE]") or (kind in _LAST and kind != "response.failed"):
+            return self.rest()
+        if data is None or kind != "response.failed" or data.response is None:
+            return b""
+        self.usage = read_usage(data.response.usage) or self.usage
+        self.closed = True
+        return self._renamed(data, event)
+
+    def rest(self) -> bytes:
+        """The failed response that must follow an error event, where none has."""
+        if self.closed or not self.error:
+            return b""
+        self.closed = True
+        return self._response_failed(self._raised)
 
     def ended(self, error: Mapping[str, Any]) -> bytes:
         """The events that tell of an error from here on, as OpenAI sends them: `error`, which its
         SDKs raise, then `response.failed`. The SDKs take neither before `response.created`."""
+        return self._raise(error) + self._response_failed(error)
+
+    def _raise(self, error: Mapping[str, Any]) -> bytes:
         created = b""
         if not self._begun:
             response = {**_blank(self._rename or self._model), "status": "in_progress"}
             created = self._event("response.created", response=response)
         flat = {key: error.get(key) for key in ("code", "message", "param")}
-        return created + self._event("error", **flat, error=error) + self._response_failed(error)
+        return created + self._event("error", **flat, error=error)
 
     def _response_failed(self, error: Mapping[str, Any]) -> bytes:
         model = {} if self._rename is None else {"model": self._rename}

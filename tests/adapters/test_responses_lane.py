@@ -130,6 +130,14 @@ def test_a_stream_that_breaks_is_never_complete(krouter: Krouter, to: str, word:
     assert heard_in(reply.content).heard.ending == "error"
 
 
+def test_a_response_that_fails_holds_what_came_before(krouter: Krouter) -> None:
+    reply = krouter.responses("messages/m:thinking;error=9;chunks=9", True)
+    failed = json.loads(reply.content.rpartition(b"\ndata: ")[2])["response"]
+    assert (failed["status"], reply.content.count(b"event: response.failed")) == ("failed", 1)
+    assert [item["type"] for item in failed["output"]] == ["reasoning"]
+    assert failed["store"] is False
+
+
 CHECKS = {"chat": check_chat_stream, "messages": check_messages_stream}
 
 

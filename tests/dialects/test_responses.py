@@ -91,6 +91,7 @@ BAD = event("error", sequence_number=4, code="rate_limit_exceeded", message="bro
 NESTED = event(
     "error", sequence_number=4, error={"code": "rate_limit_exceeded", "message": "broke"}
 )
+COMMENT = b": still here\n\n"
 REASONING = {"id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "sealed"}
 
 
@@ -347,9 +348,12 @@ FAILURES = (
 
 
 @pytest.mark.parametrize("told", FAILURES)
-def test_an_error_is_followed_by_a_failed_response(told: bytes) -> None:
+@pytest.mark.parametrize("then", [b"", COMPLETED, INCOMPLETE, HI, b"data: [DONE]\n\n"])
+def test_an_error_is_followed_by_a_failed_response(told: bytes, then: bytes) -> None:
     live = tracker()
-    heard = play(live, BODY_PART + told + COMPLETED)
+    heard = play(live, BODY_PART + told + then)
+    heard += RESPONSES.ending(live)
+    assert RESPONSES.ending(live) == b""
     assert heard.startswith(BODY_PART)
     assert (live.error_status, live.complete, live.closed) == (429, False, True)
     if not told.startswith(b"event: message"):
@@ -363,7 +367,34 @@ def test_an_error_is_followed_by_a_failed_response(told: bytes) -> None:
 
 @pytest.mark.parametrize("told", [BAD, NESTED])
 def test_an_error_that_clients_see_passes_as_it_came(told: bytes) -> None:
-    assert play(tracker(), BODY_PART + told).startswith(BODY_PART + told + b"event: response.")
+    assert play(tracker(), BODY_PART + told) == BODY_PART + told
+
+
+TOLD = event(
+    "response.failed",
+    sequence_number=5,
+    response={**WHOLE, "status": "failed", "error": {"code": "server_error", "message": "no"}},
+)
+
+
+@pytest.mark.parametrize("told", [BAD, NESTED])
+@pytest.mark.parametrize("between", [b"", HI, COMMENT, b"data: {broken\n\n"])
+def test_the_providers_own_failed_response_follows_its_error(told: bytes, between: bytes) -> None:
+    live = tracker()
+    heard = play(live, BODY_PART + told + between + TOLD + COMPLETED)
+    assert heard.replace(COMMENT, b"") == BODY_PART + told + TOLD
+    assert RESPONSES.ending(live) == b""
+    assert (live.usage, live.error_status) == (Usage(10, 7, 4, 3), 429)
+    assert (live.complete, live.closed) == (False, True)
+    renamed = play(tracker("asked"), BODY_PART + told + TOLD)
+    assert json.loads(renamed.split(b"\ndata: ")[-1])["response"]["model"] == "asked"
+
+
+@pytest.mark.parametrize("told", FAILURES)
+def test_an_error_as_the_first_event_closes(told: bytes) -> None:
+    live = tracker()
+    play(live, told)
+    assert (live.error_status, live.closed, RESPONSES.ending(live)) == (429, True, b"")
 
 
 @pytest.mark.parametrize(
@@ -465,9 +496,7 @@ def broken(so_far: bytes) -> bytes:
     return play(live, so_far) + RESPONSES.error_event(504, "broke", {"krouter_route": "1"}, live)
 
 
-@pytest.mark.parametrize(
-    "raw", [broken(BODY_PART), broken(GOOD), play(tracker(), BODY_PART + NESTED)]
-)
+@pytest.mark.parametrize("raw", [broken(BODY_PART), broken(GOOD), BODY_PART + NESTED + TOLD])
 def test_the_openai_sdk_raises_a_failure(upstream: Upstream, raw: bytes) -> None:
     upstream.script("responses-error", [Behaviour(body=raw)])
     client = openai.OpenAI(base_url=f"{upstream.url}/v1", api_key="k", max_retries=0)

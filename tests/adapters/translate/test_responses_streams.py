@@ -251,10 +251,16 @@ def test_a_refusal_and_citations() -> None:
 
 def test_an_error_says_what_the_host_said() -> None:
     error = {"message": "slow down", "type": "rate_limit_error", "code": 429, "resets_in": 7}
-    raw = to_responses([chunk({"content": "a"}), {"error": error}])
+    raw = to_responses(
+        [
+            chunk({"content": "a"}, usage={"prompt_tokens": 3, "completion_tokens": 2}),
+            {"error": error},
+        ]
+    )
     failed = json.loads(events(raw)[-1].data or b"")["response"]
     assert failed["error"]["code"] == "rate_limit_exceeded"
     assert (failed["error"]["message"], failed["error"]["resets_in"]) == ("slow down", 7)
+    assert failed["usage"]["output_tokens"] == 2
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,8 @@ class ChatToResponses(ChatBlocks):
         self._closed = True
         told = responses_error(as_dict(error))
         self.response["status"], self.response["error"] = "failed", told
+        if self._usage:
+            self.response["usage"] = usage_to_responses(self._usage)
         flat = {"code": told["code"], "message": told["message"], "param": None}
         raised = self._event("error", {**flat, "error": told})
         return raised + self._event("response.failed", {"response": self.response})
