@@ -10,6 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from krouter_adapters.litellm_lane.translate.chat_parts import (
+    REDACTED,
+    TEXT,
+    THOUGHT,
+    TOOL,
+    content_texts,
+    first_choice,
+    untold,
+    usage_elsewhere,
+)
 from krouter_adapters.litellm_lane.translate.shapes import (
     CUT_CALL,
     FAILED,
@@ -29,7 +39,6 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     to_json,
 )
 
-TEXT, THOUGHT, TOOL, REDACTED = "text", "thinking", "tool_use", "redacted_thinking"
 _OTHERS = (
     "reasoning_content",
     "reasoning",
@@ -42,7 +51,6 @@ _OTHERS = (
     "annotations",
 )
 _SAYS = ("content", *_OTHERS)
-_UNTOLD = ("images", "audio", "annotations")
 
 
 class Block:
@@ -114,8 +122,8 @@ class ChatBlocks:
         is_chunk = isinstance(choices, list) or chunk.get("object") == "chat.completion.chunk"
         if not is_chunk and not isinstance(usage, dict):
             return b""
-        choice = _first_choice(choices) if isinstance(choices, list) else None
-        usage = usage or _usage_elsewhere(chunk, choice)
+        choice = first_choice(choices) if isinstance(choices, list) else None
+        usage = usage or usage_elsewhere(chunk, choice)
         if isinstance(usage, dict) and any(usage.values()):
             self._usage = usage
         start = b"" if self._started else self._start(chunk)
@@ -212,10 +220,12 @@ class ChatBlocks:
         thought = delta.get("reasoning_content")
         if not isinstance(thought, str):
             thought = delta.get("reasoning")
-        if isinstance(thought, str) and thought:
-            self._add_text(THOUGHT, thought)
-        if delta.get("thinking_blocks"):
-            self._sign(as_dicts(delta["thinking_blocks"]))
+        said = isinstance(thought, str) and bool(thought)
+        blocks = as_dicts(delta.get("thinking_blocks"))
+        if said and not any(as_text(block.get("thinking")) for block in blocks):
+            self._add_text(THOUGHT, as_text(thought))
+        for block in blocks:
+            self._sign(block, said=said)
         if isinstance(text, str) and text:
             self._add_text(TEXT, text)
         elif text:
@@ -233,16 +243,27 @@ class ChatBlocks:
         self._beside(delta)
         return self._drained()
 
-    def _sign(self, thoughts: list[Json]) -> None:
-        """Claude's signatures, as LiteLLM's classes hand them on beside the reasoning."""
-        for thought in thoughts:
-            data, signature = thought.get("data"), thought.get("signature")
-            if thought.get("type") == REDACTED and isinstance(data, str) and data:
+    def _sign(self, thought: Json, *, said: bool) -> None:
+        """A block of Claude's thinking, as LiteLLM hands it on beside the reasoning. `said`: its
+        text is part of the reasoning in this delta, else of the deltas before. A signature may
+        belong to a block without any text, and covers one block only."""
+        text, signature = as_text(thought.get("thinking")), as_text(thought.get("signature"))
+        if thought.get("type") == REDACTED:
+            if data := as_text(thought.get("data")):
                 block = Block(REDACTED)
                 block.add(data)
                 self._blocks.append(block)
-            elif isinstance(signature, str) and self._blocks and self._blocks[-1].kind == THOUGHT:
-                self._blocks[-1].signature = signature
+            return
+        if said and text:
+            self._add_text(THOUGHT, text)
+        if not signature:
+            return
+        last = self._blocks[-1] if self._blocks else None
+        if last is None or last.kind != THOUGHT or last.signature:
+            last = Block(THOUGHT)
+            last.add(text)
+            self._blocks.append(last)
+        last.signature = signature
 
     def _add_calls(self, calls: list[Json]) -> None:
         for place, call in enumerate(calls):
@@ -261,7 +282,7 @@ class ChatBlocks:
 
     def _add_text(self, kind: str, text: str) -> None:
         last = self._blocks[-1] if self._blocks else None
-        if last is None or last.kind != kind:
+        if last is None or last.kind != kind or last.signature:
             last = Block(kind)
             self._blocks.append(last)
         last.add(text)
@@ -332,7 +353,7 @@ class ChatBlocks:
     def _send(self, block: Block, *, over: bool) -> Iterator[bytes]:
         if block.kind == TOOL and not self._ready(block, over=over):
             return
-        if not block.parts and (block.kind != TOOL or block.opened):
+        if not block.parts and (block.opened or not (block.kind == TOOL or block.signature)):
             return
         if not block.opened:
             yield self._open(block)
@@ -355,42 +376,3 @@ class ChatBlocks:
             block.parts = [to_json(value)] if value else []
             block.live = True
         return over
-
-
-def _first_choice(choices: list[Any]) -> Json | None:
-    if choices and type(choices[0]) is dict and not choices[0].get("index"):
-        first: Json = choices[0]
-        return first
-    for choice in as_dicts(choices):
-        if not as_index(choice.get("index")):
-            return choice
-    return None
-
-
-def _usage_elsewhere(chunk: Json, choice: Json | None) -> Any:
-    """Moonshot counts inside the choice, Groq inside a field of its own."""
-    return (choice or {}).get("usage") or as_dict(chunk.get("x_groq")).get("usage")
-
-
-def untold(said: Json) -> set[str]:
-    """What of a chat message or delta has no place in messages."""
-    lost = {key for key in _UNTOLD if said.get(key)}
-    for part in as_dicts(said.get("content")):
-        if part.get("type") not in (None, TEXT, THOUGHT):
-            lost.add(str(part["type"])[:80])
-    return lost
-
-
-def content_texts(content: Any) -> Iterator[tuple[str, str]]:
-    """Content in parts, as Mistral sends it: text, and thinking that holds text parts."""
-    for part in as_dicts(content):
-        inner = part.get("thinking")
-        thought = (
-            inner
-            if isinstance(inner, str)
-            else "".join(as_text(piece.get("text")) for piece in as_dicts(inner))
-        )
-        if thought:
-            yield THOUGHT, thought
-        elif as_text(part.get("text")):
-            yield TEXT, part["text"]

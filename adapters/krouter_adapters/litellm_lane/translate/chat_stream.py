@@ -9,14 +9,8 @@ from krouter.dialects.messages import error_type
 from krouter.dialects.thinking import UNSIGNED
 from krouter.errortext import ErrorText, read_error, stands_for
 from krouter.sse import encode
-from krouter_adapters.litellm_lane.translate.chat_blocks import (
-    REDACTED,
-    TEXT,
-    THOUGHT,
-    TOOL,
-    Block,
-    ChatBlocks,
-)
+from krouter_adapters.litellm_lane.translate.chat_blocks import Block, ChatBlocks
+from krouter_adapters.litellm_lane.translate.chat_parts import REDACTED, TEXT, THOUGHT, TOOL
 from krouter_adapters.litellm_lane.translate.shapes import (
     Json,
     as_dict,

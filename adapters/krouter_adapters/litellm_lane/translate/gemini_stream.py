@@ -12,14 +12,8 @@ from typing import Any
 from krouter.dialects.gemini import status_name
 from krouter.errortext import read_error, stands_for
 from krouter.sse import encode
-from krouter_adapters.litellm_lane.translate.chat_blocks import (
-    REDACTED,
-    TEXT,
-    THOUGHT,
-    TOOL,
-    Block,
-    ChatBlocks,
-)
+from krouter_adapters.litellm_lane.translate.chat_blocks import Block, ChatBlocks
+from krouter_adapters.litellm_lane.translate.chat_parts import REDACTED, TEXT, THOUGHT, TOOL
 from krouter_adapters.litellm_lane.translate.gemini_shapes import (
     ToldOfGemini,
     signature_of,

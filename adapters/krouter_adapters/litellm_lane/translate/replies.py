@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from krouter.dialects.thinking import UNSIGNED
-from krouter_adapters.litellm_lane.translate.chat_blocks import content_texts, untold
+from krouter_adapters.litellm_lane.translate.chat_parts import content_texts, untold
 from krouter_adapters.litellm_lane.translate.chat_stream import messages_error
 from krouter_adapters.litellm_lane.translate.messages_stream import chat_error, untold_block
 from krouter_adapters.litellm_lane.translate.shapes import (
@@ -122,7 +122,7 @@ def _signed(message: Json) -> Iterator[Json]:
         thought, signature = as_text(block.get("thinking")), as_text(block.get("signature"))
         if block.get("type") == "redacted_thinking" and as_text(block.get("data")):
             yield {"type": "redacted_thinking", "data": block["data"]}
-        elif thought and signature:
+        elif signature:
             yield {"type": "thinking", "thinking": thought, "signature": signature}
 
 

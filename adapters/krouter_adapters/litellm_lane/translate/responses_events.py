@@ -13,14 +13,8 @@ from krouter.dialects.responses_stream import failure
 from krouter.dialects.tool_names import Tool
 from krouter.errortext import ErrorText, read_error, stands_for
 from krouter.sse import encode
-from krouter_adapters.litellm_lane.translate.chat_blocks import (
-    REDACTED,
-    TEXT,
-    THOUGHT,
-    TOOL,
-    Block,
-    ChatBlocks,
-)
+from krouter_adapters.litellm_lane.translate.chat_blocks import Block, ChatBlocks
+from krouter_adapters.litellm_lane.translate.chat_parts import REDACTED, TEXT, THOUGHT, TOOL
 from krouter_adapters.litellm_lane.translate.responses_shapes import (
     Told,
     custom_input,
@@ -150,6 +144,8 @@ class ChatToResponses(ChatBlocks):
     def _kind_of(self, block: Block) -> str:
         if block.kind == TOOL and self._tool(block).kind == "custom":
             return _CUSTOM
+        if block.kind == THOUGHT and not block.parts:
+            return REDACTED  # signed, and without a word in the clear
         return block.kind
 
     def _begun(self, block: Block) -> Json:

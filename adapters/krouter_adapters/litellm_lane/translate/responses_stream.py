@@ -247,6 +247,7 @@ class ResponsesToChat:
                 yield from self._begun({})
             sealed = seal(self._maker, [kept])
             yield self._chunk({"thinking_blocks": [_block("".join(item.said), sealed)]})
+            self._told_thought = False  # what follows is a block of its own
 
     def _call_done(self, item: _Item, whole: Json) -> Iterator[Json]:
         yield from self._call(item, whole)
