@@ -18,7 +18,8 @@ from functools import partial
 from typing import Any
 
 from krouter_adapters.litellm_lane.lane import LIBRARY
-from krouter_adapters.litellm_lane.through import FromResponses, Teller, Through
+from krouter_adapters.litellm_lane.telling import ToChat
+from krouter_adapters.litellm_lane.through import Teller, Through
 from krouter_adapters.litellm_lane.translate import (
     ChatToMessages,
     ChatToResponses,
@@ -109,7 +110,7 @@ def tellers() -> Iterator[tuple[str, Teller, dict[str, Any]]]:
     """A machine for each way through the lane, and one more piece of text for it."""
     yield "chat to messages", ChatToMessages({}), CHUNK
     yield "chat to responses", ChatToResponses({}), CHUNK
-    yield "messages to chat", MessagesToChat(), MESSAGES_EVENT
+    yield "messages to chat", Through(MessagesToChat(), ToChat({}), is_chat=True), MESSAGES_EVENT
     yield (
         "messages to responses",
         Through(MessagesToChat(signed=True), ChatToResponses({})),
@@ -117,7 +118,7 @@ def tellers() -> Iterator[tuple[str, Teller, dict[str, Any]]]:
     )
     yield (
         "responses to messages",
-        FromResponses(ResponsesToChat("h", signed=True), ChatToMessages({})),
+        Through(ResponsesToChat("h", signed=True), ChatToMessages({})),
         RESPONSES_EVENT,
     )
 

@@ -110,6 +110,24 @@ def test_odd_text_of_a_messages_host_is_told_in_chat(odd: bytes) -> None:
     assert told.reading.kind is Kind.ANSWER
 
 
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("dialect", ["responses", "gemini"])
+@pytest.mark.parametrize(("kind", "field"), [("text", "text"), ("thinking", "thinking")])
+def test_odd_text_of_a_messages_host_is_told_in_other_dialects(
+    kind: str, field: str, dialect: str, odd: bytes
+) -> None:
+    delta = {"type": f"{kind}_delta", field: "@@"}
+    events = sse(*message_events(delta, block={"type": kind, field: ""}), done=False)
+    wire = FakeWire(events.replace(b"@@", odd), kind=STREAM)
+    said = {"contents": [{"role": "user", "parts": [{"text": "hello"}]}]}
+    thinks = {"generationConfig": {"thinkingConfig": {"includeThoughts": True}}}
+    asked = call(dialect, True, **said, **thinks)
+    heard = ask(asked, own(messages="http://h"), wire=wire)
+    assert heard.tracker.complete
+    assert not heard.tracker.malformed
+    assert ("\\ud83d" if odd.startswith(b"\\") else "\\ufffd") in json.dumps(heard.events)
+
+
 def test_numbers_that_are_none_harm_nothing() -> None:
     end = b'{"choices":[{"index":0,"delta":{},"finish_reason":"stop","logprobs":NaN}]}'
     wire = FakeWire(sse(chunk({"content": "a"}), end), kind=STREAM)

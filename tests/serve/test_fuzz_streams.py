@@ -13,7 +13,8 @@ from random import Random
 from typing import Any
 
 import pytest
-from krouter_adapters.litellm_lane.reply import Shape, received
+from krouter_adapters.litellm_lane.reply import received
+from krouter_adapters.litellm_lane.telling import Shape
 from krouter_adapters.litellm_lane.translate.responses_shapes import Told, echo_of
 from krouter_adapters.litellm_lane.ways import Aim
 

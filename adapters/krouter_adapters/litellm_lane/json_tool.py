@@ -5,9 +5,10 @@ Its call is the answer: the caller, who knows of no such tool, is told it as tex
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from krouter_adapters.litellm_lane.through import StreamReader
 from krouter_adapters.litellm_lane.translate.shapes import Json, as_dict, as_dicts, to_json
 
 NAME = "json_tool_call"
@@ -32,13 +33,23 @@ def untooled(reply: Json) -> Json:
     return {**reply, "content": told, "stop_reason": "end_turn" if stop == "tool_use" else stop}
 
 
-class Untool:
-    """The same for the events of a stream."""
+class Untooled:
+    """A reader of the events of a stream in which the call is read as text."""
 
-    def __init__(self) -> None:
+    def __init__(self, reader: StreamReader) -> None:
+        self.lost = reader.lost
+        self.plain, self.told = reader.plain, reader.told
+        self._reader = reader
         self._calls: set[Any] = set()
 
-    def event(self, event: Json) -> Json:
+    @property
+    def closed(self) -> bool:
+        return self._reader.closed
+
+    def feed(self, event: Json) -> Iterator[Json]:
+        return self._reader.feed(self._event(event))
+
+    def _event(self, event: Json) -> Json:
         match event.get("type"):
             case "content_block_start" if _is_call(as_dict(event.get("content_block"))):
                 self._calls.add(event.get("index"))

@@ -21,7 +21,7 @@ from krouter_adapters.litellm_lane.json_tool import has_json_tool
 from krouter_adapters.litellm_lane.load import hush
 from krouter_adapters.litellm_lane.own_call import Ask, Line, called
 from krouter_adapters.litellm_lane.replicate import Prediction, inputs, parameters, prompt_of
-from krouter_adapters.litellm_lane.reply import Shape, received
+from krouter_adapters.litellm_lane.reply import received
 from krouter_adapters.litellm_lane.request import (
     CREDENTIALS,
     NO_KEY,
@@ -34,6 +34,7 @@ from krouter_adapters.litellm_lane.request import (
     named_for,
     with_params,
 )
+from krouter_adapters.litellm_lane.telling import Shape
 from krouter_adapters.litellm_lane.translate import (
     chat_to_responses,
     finish_gemini_request,

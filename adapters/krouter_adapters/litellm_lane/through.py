@@ -1,17 +1,12 @@
-"""Streams read by one machine and told by another, with chat between them."""
+"""Streams read by one machine and told by another, with chunks of chat between them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
-import msgspec
-
-from krouter.sse import Splitter
-from krouter_adapters.litellm_lane.translate import MessagesToChat, ResponsesToChat
 from krouter_adapters.litellm_lane.translate.chat_blocks import ChatBlocks
 from krouter_adapters.litellm_lane.translate.shapes import Json
-
-_DONE = b"[DONE]"
 
 
 class Teller(Protocol):
@@ -28,8 +23,24 @@ class Teller(Protocol):
     def error(self, error: Json) -> bytes: ...
 
 
-def _nothing_plain(event: Json) -> str:
-    return ""
+class StreamReader(Protocol):
+    """Reads the events of a provider whose last one is the end."""
+
+    lost: set[str]
+    """What of the reply chat has no place for."""
+
+    @property
+    def closed(self) -> bool:
+        """The last event has come."""
+
+    def feed(self, event: Json) -> Iterator[Json]:
+        """Chunks of chat, or an object with `error`."""
+
+    def plain(self, event: Json) -> str:
+        """The text of an event that does no more than go on with the text before; else empty."""
+
+    def told(self, piece: str) -> bytes:
+        """Such a text as the chunk that `feed` would give."""
 
 
 def _no_text(piece: str) -> bytes:
@@ -37,46 +48,13 @@ def _no_text(piece: str) -> bytes:
 
 
 class Through:
-    """What `first` tells as chat, told by `teller`."""
+    """What `reader` reads, told by `teller`, which `is_chat` where it tells chat."""
 
-    def __init__(self, first: Teller, teller: Teller) -> None:
-        self.lost = teller.lost = first.lost
-        self._first = first
-        self._teller = teller
-        # The common case, one more piece of the text that is being told, goes straight through.
-        self._plain = first.plain if isinstance(first, MessagesToChat) else _nothing_plain
-        self._text = teller.text if isinstance(teller, ChatBlocks) else _no_text
-        self._split = Splitter()
-
-    def feed(self, event: Json) -> bytes:
-        if (piece := self._plain(event)) and (told := self._text(piece)):
-            return told
-        chat = self._first.feed(event)
-        return self._told(chat) if chat else b""
-
-    def _told(self, chat: bytes) -> bytes:
-        out = b""
-        for event in self._split.feed(chat):
-            if event.data == _DONE:
-                out += self._teller.end()
-            else:
-                out += self._teller.feed(msgspec.json.decode(event.data or b"{}"))
-        return out
-
-    def end(self) -> bytes:
-        return self._told(self._first.end())
-
-    def error(self, error: Json) -> bytes:
-        return self._teller.error(error)
-
-
-class FromResponses:
-    """Events of a responses body, told by `teller`, which `is_chat` where it tells chat."""
-
-    def __init__(self, reader: ResponsesToChat, teller: Teller, *, is_chat: bool = False) -> None:
-        self.lost = reader.lost = teller.lost
+    def __init__(self, reader: StreamReader, teller: Teller, *, is_chat: bool = False) -> None:
+        self.lost = teller.lost = reader.lost
         self._reader = reader
         self._teller = teller
+        # The common case, one more piece of the text that is being told, goes straight through.
         self._text = teller.text if isinstance(teller, ChatBlocks) else _no_text
         if is_chat:
             self._text = reader.told

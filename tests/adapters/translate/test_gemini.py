@@ -520,7 +520,7 @@ def test_a_whole_completion_says_the_same(script: Any) -> None:
 def test_any_messages_stream_says_the_same(data: st.DataObject) -> None:
     script = data.draw(scripts())
     told = ToldOfGemini(maker="m")
-    machine = Through(MessagesToChat({}, signed=True), ChatToGemini({}, told))
+    machine = Through(MessagesToChat(signed=True), ChatToGemini({}, told))
     happened = data.draw(messages_events(script))
     raw = b"".join(machine.feed(event) for _, event in happened) + machine.end()
     heard = check_gemini_stream(raw)

@@ -11,7 +11,7 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from krouter_adapters.litellm_lane.through import FromResponses, Through
+from krouter_adapters.litellm_lane.through import Through
 from krouter_adapters.litellm_lane.translate import (
     ChatToMessages,
     ChatToResponses,
@@ -307,7 +307,7 @@ def read(raw: bytes, signed: bool = False) -> list[Any]:
 
 
 def through(raw: bytes) -> Heard:
-    machine = FromResponses(ResponsesToChat("host", signed=True), ChatToMessages({}))
+    machine = Through(ResponsesToChat("host", signed=True), ChatToMessages({}))
     told = [machine.feed(json.loads(event.data or b"")) for event in events(raw)]
     return check_messages_stream(b"".join(told))
 
@@ -353,7 +353,7 @@ def test_a_host_that_sends_whole_items_only_loses_nothing(data: st.DataObject) -
     told = [json.loads(e.data or b"") for e in events(to_responses(data.draw(chat_chunks(script))))]
     kept = data.draw(st.sampled_from([("created", "output_item.done"), ("created",), ()]))
     names = {f"response.{name}" for name in (*kept, "completed")}
-    machine = FromResponses(ResponsesToChat("host", signed=True), ChatToMessages({}))
+    machine = Through(ResponsesToChat("host", signed=True), ChatToMessages({}))
     raw = b"".join(machine.feed(event) for event in told if event["type"] in names)
     heard = check_messages_stream(raw)
     assert (heard.thinking, heard.text, heard.calls) == (script.thinking, script.text, script.calls)
@@ -382,7 +382,7 @@ EVENTS = st.sampled_from(
 
 @given(st.lists(st.tuples(EVENTS, shaped("item", "output_index", "delta", "response", "name"))))
 def test_events_of_any_form_never_raise(told: list[Any]) -> None:
-    machine = FromResponses(ResponsesToChat("host", signed=True), ChatToMessages({}))
+    machine = Through(ResponsesToChat("host", signed=True), ChatToMessages({}))
     given_events = [
         {**(fields if isinstance(fields, dict) else {}), "type": k} for k, fields in told
     ]
@@ -425,7 +425,7 @@ def test_reasoning_that_says_nothing_in_the_clear_is_kept() -> None:
     text = {"type": "message", "content": [{"type": "output_text", "text": "a"}]}
     response = {"status": "completed", "output": [item, text]}
     event = {"type": "response.completed", "response": response}
-    machine = FromResponses(ResponsesToChat("host", signed=True), ChatToMessages({}))
+    machine = Through(ResponsesToChat("host", signed=True), ChatToMessages({}))
     heard = check_messages_stream(machine.feed(event))
     (sealed,) = heard.signatures
     assert unseal("host", sealed)[0]["encrypted_content"] == "E"

@@ -12,6 +12,8 @@ import openai
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from krouter_adapters.litellm_lane.telling import ToChat
+from krouter_adapters.litellm_lane.through import Through
 from krouter_adapters.litellm_lane.translate import ChatToMessages, MessagesToChat, chat_chunk
 
 from krouter.body import Body
@@ -37,7 +39,7 @@ def to_messages(chunks: list[Any], names: dict[str, str] | None = None) -> bytes
 
 
 def to_chat(happened: list[tuple[str, Any]]) -> bytes:
-    machine = MessagesToChat()
+    machine = Through(MessagesToChat(), ToChat({}), is_chat=True)
     return b"".join(machine.feed(typed(*each)) for each in happened)
 
 
@@ -286,7 +288,7 @@ def test_what_a_stream_loses_is_told() -> None:
     for each in (chunk({"content": "x"}), lossless):
         machine.feed(each)
     assert machine.lost == {"images", "audio", "logprobs"}
-    back = MessagesToChat()
+    back = Through(MessagesToChat(), ToChat({}), is_chat=True)
     cited = {"type": "citations_delta", "citation": {}}
     back.feed({"type": "content_block_delta", "index": 0, "delta": cited})
     for name, data in happened({"type": "server_tool_use"}, {"type": "redacted_thinking"}):
@@ -675,7 +677,7 @@ def test_a_use_without_a_name_is_an_error() -> None:
 
 
 def test_names_of_tools_come_back() -> None:
-    machine = MessagesToChat({"a_b": "a.b"})
+    machine = Through(MessagesToChat(), ToChat({"a_b": "a.b"}), is_chat=True)
     block = {"type": "tool_use", "id": "t", "name": "a_b", "input": {}}
     raw = b"".join(machine.feed(typed(*each)) for each in happened(block, stop="tool_use"))
     assert check_chat_stream(raw).calls == [("a.b", {})]

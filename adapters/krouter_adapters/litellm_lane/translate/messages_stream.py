@@ -6,10 +6,10 @@ Sources: the Anthropic API reference, "Streaming messages"; the OpenAI API refer
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from typing import Any
 
-from krouter.dialects.chat import CHAT, DONE
+from krouter.dialects.chat import CHAT
 from krouter.errortext import read_error, stands_for
 from krouter.sse import encode
 from krouter_adapters.litellm_lane.translate.shapes import (
@@ -50,17 +50,16 @@ class _Call:
 
 
 class MessagesToChat:
-    """Fed the events of one messages stream, it returns the same reply as chat chunks.
+    """Fed the events of one messages stream, it gives the chunks of the same reply as chat.
 
-    `names` maps tool names as sent to the caller's own; `lost` is what of the reply chat has no
-    place for. `signed`: with blocks of thinking beside the reasoning, as LiteLLM has them.
+    `lost` is what of the reply chat has no place for. `signed`: with blocks of thinking beside the
+    reasoning, as LiteLLM has them.
     """
 
-    def __init__(self, names: Mapping[str, str] | None = None, *, signed: bool = False) -> None:
+    def __init__(self, *, signed: bool = False) -> None:
         self.lost: set[str] = set()
+        self.closed = False
         self._signed = signed
-        self._names = names or {}
-        self._closed = False
         self._started = False
         self._usage: Json = {}
         self._stop: Any = None
@@ -70,46 +69,44 @@ class MessagesToChat:
         self._spoke = self._said = self._apart = False
         self._open(None)
 
-    def feed(self, data: Json) -> bytes:
-        """The chunks an event gives; empty for an event that chat has no word for."""
-        if self._closed or not isinstance(data, dict):
-            return b""
-        match data.get("type"):
+    def feed(self, event: Json) -> Iterator[Json]:
+        """Chunks, or an object with `error`. After the last one `closed` is set."""
+        if self.closed or not isinstance(event, dict):
+            return
+        match event.get("type"):
             case "content_block_delta":
-                return self._delta(data)
+                yield from self._delta(event)
             case "message_start":
-                return self._message(data)
+                yield from self._message(event)
             case "content_block_start":
-                return self._block(data)
+                yield from self._block(event)
             case "content_block_stop":
-                return self._block_stop(as_index(data.get("index")))
+                yield from self._block_stop(as_index(event.get("index")))
             case "message_delta":
-                self._count(data.get("usage"))
-                stop = as_dict(data.get("delta")).get("stop_reason")
+                self._count(event.get("usage"))
+                stop = as_dict(event.get("delta")).get("stop_reason")
                 self._stop = stop if isinstance(stop, str) and stop else self._stop
             case "message_stop":
-                return self._end()
+                yield from self._end()
             case "error":
-                return self.error(as_dict(data.get("error")))
-        return b""
+                yield self._failed(as_dict(event.get("error")))
 
-    def plain(self, data: Json) -> str:
+    def plain(self, event: Json) -> str:
         """The text of an event that does no more than go on with the text before; else empty."""
-        if self._closed or self._apart or not self._said:
+        if self.closed or self._apart or not self._said:
             return ""
-        delta = data.get("delta")
-        if data.get("type") != "content_block_delta" or type(delta) is not dict:
+        delta = event.get("delta")
+        if event.get("type") != "content_block_delta" or type(delta) is not dict:
             return ""
         return as_text(delta.get("text")) if delta.get("type") == "text_delta" else ""
 
-    def end(self) -> bytes:
-        """Nothing: `message_stop` is the only end."""
-        return b""
+    def told(self, piece: str) -> bytes:
+        """Such a text as the chunk that `feed` would give."""
+        return self._lead + quoted(piece) + _TAIL
 
-    def error(self, error: Json) -> bytes:
-        """An error chunk. Nothing follows it."""
-        self._closed = True
-        return chat_chunk(chat_error({"type": "error", "error": as_dict(error)}))
+    def _failed(self, error: Json) -> Json:
+        self.closed = True
+        return {"error": error}
 
     def _open(self, message: Json | None) -> None:
         fields = message or {}
@@ -120,82 +117,82 @@ class MessagesToChat:
             "model": as_text(fields.get("model")),
         }
         base = to_json(self._base).encode()[:-1]
-        self._lead = b"data: " + base + b',"choices":[{"index":0,"delta":{'
-        self._text_lead = self._lead + b'"content":'
-        self._thought_lead = self._lead + b'"reasoning_content":'
+        self._lead = b"data: " + base + b',"choices":[{"index":0,"delta":{"content":'
 
-    def _message(self, data: Json) -> bytes:
-        if self._started:
-            return b""
-        message = as_dict(data.get("message"))
-        self._count(message.get("usage"))
-        self._open(message)
-        return self._role()
+    def _chunk(self, delta: Json, finish: str | None = None) -> Json:
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        return {**self._base, "choices": [choice]}
 
-    def _role(self) -> bytes:
+    def _message(self, event: Json) -> Iterator[Json]:
+        if not self._started:
+            message = as_dict(event.get("message"))
+            self._count(message.get("usage"))
+            self._open(message)
+            yield self._role()
+
+    def _role(self) -> Json:
         self._started = True
-        return self._lead + b'"role":"assistant","content":""' + _TAIL
+        return self._chunk({"role": "assistant", "content": ""})
 
-    def _begun(self, chunk: bytes) -> bytes:
+    def _begun(self, delta: Json) -> Iterator[Json]:
         self._spoke = True
-        return chunk if self._started else self._role() + chunk
+        if not self._started:
+            yield self._role()
+        yield self._chunk(delta)
 
-    def _delta(self, data: Json) -> bytes:
-        delta = data.get("delta")
-        if not isinstance(delta, dict):
-            return b""
+    def _delta(self, event: Json) -> Iterator[Json]:
+        delta = as_dict(event.get("delta"))
         match delta.get("type"):
             case "text_delta":
-                return self._text(delta.get("text"))
+                yield from self._text(delta.get("text"))
             case "thinking_delta":
-                return self._thought(delta.get("thinking"))
+                yield from self._thought(delta.get("thinking"))
             case "input_json_delta":
-                return self._input(as_index(data.get("index")), delta.get("partial_json"))
+                yield from self._input(as_index(event.get("index")), delta.get("partial_json"))
             case "signature_delta" if self._signed and as_text(delta.get("signature")):
-                signature = as_text(delta.get("signature"))
-                return self._block_of_thinking({"type": "thinking", "signature": signature})
+                block = {"type": "thinking", "signature": delta["signature"]}
+                yield from self._begun({"thinking_blocks": [block]})
             case "citations_delta":
                 self.lost.add("citations")
-        return b""
 
-    def _block_of_thinking(self, block: Json) -> bytes:
-        blocks = to_json([block]).encode()
-        return self._begun(self._lead + b'"thinking_blocks":' + blocks + _TAIL)
-
-    def _text(self, text: Any) -> bytes:
+    def _text(self, text: Any) -> Iterator[Json]:
         if type(text) is not str or not text:
-            return b""
+            return
         if self._apart and self._said:
             text = _SEPARATOR + text
         self._said, self._apart = True, False
-        return self._begun(self._text_lead + quoted(text) + _TAIL)
+        yield from self._begun({"content": text})
 
-    def _thought(self, text: Any) -> bytes:
-        if type(text) is not str or not text:
-            return b""
-        return self._begun(self._thought_lead + quoted(text) + _TAIL)
+    def _thought(self, text: Any) -> Iterator[Json]:
+        if type(text) is str and text:
+            yield from self._begun({"reasoning_content": text})
 
-    def _block(self, data: Json) -> bytes:
-        block, index = as_dict(data.get("content_block")), as_index(data.get("index"))
+    def _block(self, event: Json) -> Iterator[Json]:
+        block, index = as_dict(event.get("content_block")), as_index(event.get("index"))
         kind = block.get("type")
         if kind == "redacted_thinking" and self._signed:
-            return self._block_of_thinking(block)
+            yield from self._begun({"thinking_blocks": [block]})
+            return
         self.lost |= untold_block(block)
         if kind == "text":
-            return self._text(block.get("text"))
+            yield from self._text(block.get("text"))
+            return
         self._apart = True
         if kind == "thinking":
-            return self._thought(block.get("thinking"))
+            yield from self._thought(block.get("thinking"))
+            return
         running = self._running.get(index)
         if running and running.id and running.id == block.get("id"):
-            return b""
-        before = self._block_stop(index)
-        return before + self._call(index, block) if kind == "tool_use" else before
+            return
+        yield from self._block_stop(index)
+        if kind == "tool_use":
+            yield from self._call(index, block)
 
-    def _call(self, index: int | None, block: Json) -> bytes:
+    def _call(self, index: int | None, block: Json) -> Iterator[Json]:
         name = as_text(block.get("name"))
         if not name:
-            return self.error(NAMELESS)
+            yield self._failed(NAMELESS)
+            return
         call = _Call(len(self._calls), as_text(block.get("id")), block.get("input"))
         self._calls.append(call)
         self._running[index] = call
@@ -203,53 +200,49 @@ class MessagesToChat:
             "index": call.number,
             "id": call.id or new_id("call_"),
             "type": "function",
-            "function": {"name": self._names.get(name, name), "arguments": ""},
+            "function": {"name": name, "arguments": ""},
         }
-        return self._begun(self._tool_calls(to_json(told).encode()))
+        yield from self._begun({"tool_calls": [told]})
 
-    def _input(self, index: int | None, piece: Any) -> bytes:
+    def _input(self, index: int | None, piece: Any) -> Iterator[Json]:
         call = self._running.get(index)
-        if call is None or type(piece) is not str or not piece:
-            return b""
-        call.pieces.append(piece)
-        return self._arguments(call.number, piece)
+        if call is not None and type(piece) is str and piece:
+            call.pieces.append(piece)
+            yield self._arguments(call.number, piece)
 
-    def _arguments(self, number: int, piece: str) -> bytes:
-        head = f'{{"index":{number},"function":{{"arguments":'.encode()
-        return self._tool_calls(head + quoted(piece) + b"}}")
+    def _arguments(self, number: int, piece: str) -> Json:
+        return self._chunk({"tool_calls": [{"index": number, "function": {"arguments": piece}}]})
 
-    def _tool_calls(self, call: bytes) -> bytes:
-        return self._lead + b'"tool_calls":[' + call + b"]" + _TAIL
-
-    def _block_stop(self, index: int | None) -> bytes:
+    def _block_stop(self, index: int | None) -> Iterator[Json]:
         """What came in no pieces is told now; a call without input still has arguments in chat."""
         call = self._running.pop(index, None)
         if call is None or call.pieces:
-            return b""
+            return
         if broken(call.given):
             call.pieces.append(call.given)
         else:
             call.pieces.append(to_json(arguments_object(call.given)[0]))
-        return self._arguments(call.number, call.pieces[0])
+        yield self._arguments(call.number, call.pieces[0])
 
-    def _end(self) -> bytes:
+    def _end(self) -> Iterator[Json]:
         """Only a stop reason and `message_stop` together are the end of a reply."""
         if self._stop is None:
-            return b""
+            return
         reason = ending(self._stop, said=self._spoke)
         finish = finish_reason(reason, calls=bool(self._calls))
         if reason == FAILED:
-            return self.error(failed_with(self._stop))
-        out = [b"" if self._started else self._role()]
-        out += [self._block_stop(index) for index in list(self._running)]
+            yield self._failed(failed_with(self._stop))
+            return
+        if not self._started:
+            yield self._role()
+        for index in list(self._running):
+            yield from self._block_stop(index)
         if finish == "tool_calls" and any(broken("".join(c.pieces)) for c in self._calls):
-            return b"".join(out) + self.error(CUT_CALL)
-        self._closed = True
-        choice = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": finish}
-        out.append(chat_chunk({**self._base, "choices": [choice]}))
-        usage = usage_to_chat(self._usage)
-        out.append(chat_chunk({**self._base, "choices": [], "usage": usage}))
-        return b"".join([*out, DONE])
+            yield self._failed(CUT_CALL)
+            return
+        self.closed = True
+        yield self._chunk({}, finish)
+        yield {**self._base, "choices": [], "usage": usage_to_chat(self._usage)}
 
     def _count(self, usage: Any) -> None:
         """The counts of `message_delta` are totals and replace those of `message_start`."""
