@@ -59,6 +59,7 @@ class End(StrEnum):
     ANSWERED = "answered"
     UNKNOWN_MODEL = "unknown model"
     STORED_ELSEWHERE = "stored elsewhere"
+    NO_MESSAGES = "no messages"
     VECTORS_DIFFER = "vectors of different sizes"
     NOTHING_SENT = "nothing could be sent"
     KROUTER_FAILED = "krouter failed"

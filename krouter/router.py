@@ -15,9 +15,10 @@ from typing import Any, Literal
 
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
-from krouter.combos import Combo, Entry
+from krouter.combos import Combo, Entry, reference
 from krouter.costs import cost_of
 from krouter.dialects.embeddings import EMBEDDINGS, nothing_given
+from krouter.dialects.history import empty_field
 from krouter.dialects.needs import needs
 from krouter.dialects.session import session_key
 from krouter.dialects.stored import stored_field
@@ -171,6 +172,27 @@ def _check_stored(field: str, call: Call, destination: Destination, world: World
         raise StoredElsewhere(field, call)
 
 
+def _unspoken(call: Call, combo: Combo, world: World) -> str:
+    """The field that holds no message, where no entry's provider speaks the dialect itself: one
+    that does says what it thinks of that, and nobody else is worth asking."""
+    field = empty_field(call.dialect.name, call.body)
+    return "" if field and _is_spoken(call.dialect.name, combo, world) else field
+
+
+def _is_spoken(dialect_name: str, combo: Combo, world: World) -> bool:
+    for entry in combo.models:
+        name = reference(entry.model)
+        if name is not None:
+            inner = world.combos.get(name)
+            if inner is not None and _is_spoken(dialect_name, inner, world):
+                return True
+            continue
+        provider, _ = world.registry.split(entry.model)
+        if provider is None or dialect_name in provider.speaks:
+            return True
+    return False
+
+
 def _ask(call: Call, world: World) -> Ask:
     """What the request asks of the order, and carries."""
     name = call.dialect.name
@@ -262,6 +284,9 @@ class Router:
             if stored:
                 _check_stored(stored, call, destination, world)
             combo = _timed(destination.combo, call) if destination.direct else destination.combo
+            if field := _unspoken(call, combo, world):
+                message = f"The field {field!r} must hold at least one message."
+                return self._refused(call, route, 400, message, End.NO_MESSAGES, {"param": field})
             if call.dialect is EMBEDDINGS:
                 if fault := nothing_given(call.body):
                     return self._refused(call, route, 400, fault, Failure.BAD_REQUEST)

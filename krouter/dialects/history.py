@@ -35,6 +35,13 @@ def raw_history(dialect_name: str, body: Body) -> bytes:
     return b"" if raw is None else bytes(raw)
 
 
+def empty_field(dialect_name: str, body: Body) -> str:
+    """The field of a conversation without any message; empty where there are some, or where the
+    body is of a dialect without conversations."""
+    raw = raw_history(dialect_name, body)
+    return FIELD[dialect_name] if raw[:1] == b"[" and not raw[1:-1].strip() else ""
+
+
 def items_of(dialect_name: str, body: Body) -> list[Any]:
     """The items, decoded. A lone text is a message of the user's."""
     conversation = body.value(FIELD.get(dialect_name, ""))

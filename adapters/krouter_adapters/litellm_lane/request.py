@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from krouter.adapter import Call, Target, Unsendable
+from krouter.dialects.history import empty_field
 from krouter.headers import to_provider
 from krouter.providers import DEFAULT_AUTH
 from krouter.settings import Dialect
@@ -142,6 +143,8 @@ def _decoded(call: Call) -> dict[str, Any]:
     except (msgspec.MsgspecError, RecursionError) as error:
         raise Unsendable(f"The body cannot be translated: {error}.") from None
     body.pop("stream", None)
+    if field := empty_field(call.dialect.name, call.body):
+        raise Unsendable(f"The field {field!r} must hold at least one message.")
     if call.dialect.name == "responses":
         if not isinstance(body.get("input"), str | list):
             raise Unsendable("input must be a text or a list.")
