@@ -168,6 +168,32 @@ def test_an_odd_tool_comes_back_as_it_was(krouter: Krouter, up: Upstream) -> Non
     assert (got["output"][-1]["namespace"], got["output"][-1]["name"]) == ("fs", "weather")
 
 
+@pytest.mark.parametrize("to", OTHERS)
+def test_a_tool_in_the_form_of_chat_is_a_tool(krouter: Krouter, up: Upstream, to: str) -> None:
+    chosen = {"type": "function", "function": {"name": "weather"}}
+    reply = krouter.responses(f"{to}/m:tool", tools=[OF_CHAT], tool_choice=chosen)
+    assert "x-krouter-dropped" not in reply.headers
+    call = reply.json()["output"][-1]
+    assert (call["type"], call["name"]) == ("function_call", "weather")
+    sent = up.requests[-1].json
+    if to == "chat":
+        assert (sent["tools"], sent["tool_choice"]) == ([OF_CHAT], chosen)
+    else:
+        assert sent["tools"][0]["input_schema"]["required"] == PARAMETERS["required"]
+        assert sent["tool_choice"]["name"] == "weather"
+
+
+@pytest.mark.parametrize("tool", [{"type": "function"}, {"type": "custom", "custom": {}}])
+@pytest.mark.parametrize("to", OTHERS)
+def test_a_tool_without_a_name_is_refused(
+    krouter: Krouter, up: Upstream, to: str, tool: dict[str, Any]
+) -> None:
+    reply = krouter.responses(f"{to}/m", tools=[TOOL, tool])
+    assert reply.status_code == 400
+    assert reply.json()["error"]["message"] == "The tool tools[1] has no name."
+    assert not up.requests
+
+
 def test_what_was_dropped_is_told(krouter: Krouter) -> None:
     reply = krouter.responses("chat/m", tools=[{"type": "web_search"}], truncation="auto")
     assert reply.headers["x-krouter-dropped"].split(", ") == ["tools.web_search", "truncation"]

@@ -21,6 +21,7 @@ from krouter_adapters.litellm_lane.translate import (
     customs_of,
     gemini_to_chat,
     messages_to_chat,
+    nameless,
     prepare_chat,
     responses_to_chat,
     takes,
@@ -83,6 +84,8 @@ def _from_messages(body: dict[str, Any], target: Target, aim: Aim, adapt: Adapt)
 
 
 def _from_responses(body: dict[str, Any], target: Target, aim: Aim, adapt: Adapt) -> _Chat:
+    if (place := nameless(body.get("tools"))) is not None:
+        raise Unsendable(f"The tool tools[{place}] has no name.")
     keep = takes_of_responses(aim.name, target.model, aim.body)
     made = responses_to_chat(body, keep, target.provider.maker)
     return made.translated, made.told

@@ -44,6 +44,7 @@ from krouter_adapters.litellm_lane.translate.responses_stream import (
     ResponsesToChat,
     responses_reply_to_chat,
 )
+from krouter_adapters.litellm_lane.translate.responses_tools import nameless
 from krouter_adapters.litellm_lane.translate.shapes import Translated, beside_calls, prefixed_id
 from krouter_adapters.litellm_lane.translate.to_responses import chat_to_responses
 
@@ -69,6 +70,7 @@ __all__ = [
     "gemini_to_chat",
     "messages_reply_to_chat",
     "messages_to_chat",
+    "nameless",
     "prefixed_id",
     "prepare_chat",
     "responses_reply_to_chat",

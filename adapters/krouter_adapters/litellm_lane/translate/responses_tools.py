@@ -25,8 +25,25 @@ _MARKS = frozenset(("defer_loading", "allowed_callers", "output_schema"))
 def tools_to_chat(given: Any, tools: Tools, dropped: Dropped) -> list[Json]:
     """Function tools. A custom tool becomes one too; tools that the API itself runs have nobody to
     run them elsewhere."""
-    found = each_tool(as_dicts(given), lambda tool: _is_callable(tool, dropped))
-    return [_function(tool, namespace, tools, dropped) for tool, namespace in found]
+    found = each_tool(map(flat, as_dicts(given)), lambda tool: _is_callable(flat(tool), dropped))
+    return [_function(flat(tool), namespace, tools, dropped) for tool, namespace in found]
+
+
+def flat(tool: Json) -> Json:
+    """A tool, or a choice of one, as responses has it. Some callers send it in the form of chat."""
+    kind = as_text(tool.get("type"))
+    inner = as_dict(tool.get(kind)) if kind in ("function", "custom") else {}
+    if tool.get("name") or not as_text(inner.get("name")):
+        return tool
+    return {**{key: value for key, value in tool.items() if key != kind}, **inner}
+
+
+def nameless(given: Any) -> int | None:
+    """The place of a function or custom tool without a name, if there is one."""
+    for place, tool in enumerate(map(flat, as_dicts(given))):
+        if tool.get("type") in ("function", "custom") and not as_text(tool.get("name")):
+            return place
+    return None
 
 
 def _is_callable(tool: Json, dropped: Dropped) -> bool:
@@ -52,7 +69,7 @@ def choice_to_chat(
     choice: Any, chat_tools: list[Json], tools: Tools, dropped: Dropped
 ) -> tuple[list[Json], Any]:
     """The tools to offer and the choice among them."""
-    fields = as_dict(choice)
+    fields = flat(as_dict(choice))
     if not chat_tools:
         if choice not in (None, "auto", "none"):
             dropped.add("tool_choice")
@@ -80,7 +97,7 @@ def _allowed(
 ) -> tuple[list[Json], Any]:
     """A choice among some tools is the same as offering only those."""
     names: set[str | None] = set()
-    for tool in as_dicts(fields.get("tools")):
+    for tool in map(flat, as_dicts(fields.get("tools"))):
         if tool.get("type") == "namespace":
             space = tool.get("name")
             names |= {sent for sent, own in tools.by_name.items() if own.namespace == space}
