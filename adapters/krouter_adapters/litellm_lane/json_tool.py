@@ -11,15 +11,17 @@ from typing import Any
 from krouter_adapters.litellm_lane.through import StreamReader
 from krouter_adapters.litellm_lane.translate.shapes import Json, as_dict, as_dicts, to_json
 
-NAME = "json_tool_call"
+JSON_TOOL = "json_tool_call"
 
 
 def has_json_tool(data: Mapping[str, Any]) -> bool:
-    return any(tool.get("name") == NAME for tool in as_dicts(data.get("tools")))
+    """Whether it is among the tools of a body of messages or chat."""
+    tools = as_dicts(data.get("tools"))
+    return any((as_dict(tool.get("function")) or tool).get("name") == JSON_TOOL for tool in tools)
 
 
 def _is_call(block: Json) -> bool:
-    return block.get("type") == "tool_use" and block.get("name") == NAME
+    return block.get("type") == "tool_use" and block.get("name") == JSON_TOOL
 
 
 def untooled(reply: Json) -> Json:

@@ -33,6 +33,7 @@ from krouter_adapters.litellm_lane.request import (
     lost_media,
     named_for,
     with_params,
+    within,
 )
 from krouter_adapters.litellm_lane.telling import Shape
 from krouter_adapters.litellm_lane.translate import (
@@ -104,9 +105,10 @@ class Library(Classes):
         signer = access_key(goal, target.secret)
         key = NO_KEY if signer else target.secret or NO_KEY
         plan = self.plan(goal, target.model, draft.chat, key, stream)
-        as_tool = goal.body == "messages" and has_json_tool(plan.data)
-        if as_tool and asked.get("tools"):
-            # The class forces the one tool that stands for the format, so no other could be called.
+        as_tool = has_json_tool(plan.data)
+        if as_tool and (asked.get("tools") or goal.body != "messages"):
+            # The class forces the one tool that stands for the format, so no other could be called,
+            # and only a message is read back from its call.
             draft = drafted(call, target, goal, self.adapt)
             draft.dropped.append("response_format")
             del draft.chat["response_format"]
@@ -197,7 +199,7 @@ class Library(Classes):
             return lost_fields(asked, sent) + lost_media(asked, sent)
         supported = set(self.config(goal.name, model).get_supported_openai_params(model) or ())
         passed = supported | _LATER.get(goal.body, frozenset())
-        return lost_fields(asked, dict.fromkeys(passed | set(sent)))
+        return lost_fields(asked, within(goal, sent, passed))
 
     def plan(self, goal: Aim, model: str, chat: dict[str, Any], key: str, stream: bool) -> Written:
         """What goes out for a chat body, which is used up. `key` must not be empty."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from krouter.headers import to_provider
 from krouter.providers import DEFAULT_AUTH
 from krouter.settings import Dialect
 from krouter.wire import Headers
+from krouter_adapters.litellm_lane.json_tool import JSON_TOOL
 from krouter_adapters.litellm_lane.signatures import with_signatures
 from krouter_adapters.litellm_lane.translate import (
     Told,
@@ -28,6 +29,7 @@ from krouter_adapters.litellm_lane.translate import (
     takes_of_gemini,
     takes_of_responses,
 )
+from krouter_adapters.litellm_lane.translate.shapes import as_dict, as_dicts
 from krouter_adapters.litellm_lane.ways import Aim
 from krouter_adapters.native_lane import credential, joined, replaced
 
@@ -288,8 +290,33 @@ def lost_fields(asked: Mapping[str, Any], sent: Mapping[str, Any]) -> list[str]:
         for name, value in asked.items()
         if name not in _NOT_ASKED
         and value is not None
+        and (name, value) != ("tool_choice", "auto")
         and not any(other in sent for other in _RENAMED.get(name, (name,)))
     ]
+
+
+_HOLDERS_OF_FIELDS = ("generationConfig", "options", "additionalModelRequestFields")
+# Of these the class leaves some out for models that it does not know to take them.
+_PENALTIES = frozenset(("presence_penalty", "frequency_penalty"))
+
+
+def within(goal: Aim, sent: Mapping[str, Any], passed: Set[str]) -> Mapping[str, Any]:
+    """What a body in a provider's own format holds by chat's names: the fields in it, and those
+    that its class is known to `pass` under other names."""
+    found = {key for name in _HOLDERS_OF_FIELDS for key in as_dict(sent.get(name))} | sent.keys()
+    if goal.body == "gemini":
+        passed = passed - _PENALTIES
+    if goal.name == "bedrock" and not (_has_json_spec(sent) or "outputConfig" in sent):
+        passed = passed - {"response_format"}
+    if goal.body == "other" and goal.name != "bedrock":
+        passed = passed - {"tool_choice"}
+    return dict.fromkeys(found | passed)
+
+
+def _has_json_spec(sent: Mapping[str, Any]) -> bool:
+    """Whether Bedrock is sent the tool that stands for a format."""
+    tools = as_dicts(as_dict(sent.get("toolConfig")).get("tools"))
+    return any(as_dict(tool.get("toolSpec")).get("name") == JSON_TOOL for tool in tools)
 
 
 def lost_media(asked: Mapping[str, Any], sent: Mapping[str, Any]) -> list[str]:

@@ -123,6 +123,8 @@ class ChatBlocks:
         if not is_chunk and not isinstance(usage, dict):
             return b""
         choice = first_choice(choices) if isinstance(choices, list) else None
+        if isinstance(choices, list) and (len(choices) > 1 or (choices and choice is None)):
+            self.lost.add("choices")  # no other dialect's caller is told more than one
         usage = usage or usage_elsewhere(chunk, choice)
         if isinstance(usage, dict) and any(usage.values()):
             self._usage = usage

@@ -26,6 +26,7 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     arguments_object,
     as_dict,
     as_dicts,
+    as_list,
     as_text,
     broken,
     new_id,
@@ -203,7 +204,7 @@ def chat_reply_to_gemini(
     machine.feed({**reply, "choices": [{**choice, **said}]})
     machine.end()
     if lost is not None:
-        lost |= machine.lost
+        lost |= machine.lost | ({"choices"} if len(as_list(choices)) > 1 else set())
     last = machine.last
     if "error" in last:
         return last

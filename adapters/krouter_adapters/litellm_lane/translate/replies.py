@@ -64,6 +64,7 @@ def chat_reply_to_messages(
     if nameless or (cut and reason == "tool_use"):
         return _messages_error(NAMELESS if nameless else CUT_CALL)
     if lost is not None:
+        lost |= {"choices"} if len(as_list(reply.get("choices"))) > 1 else set()
         lost |= untold(message) | ({"logprobs"} if choice.get("logprobs") else set())
     content = [*said, *calls]
     return {

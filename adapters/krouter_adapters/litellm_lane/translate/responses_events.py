@@ -27,6 +27,7 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     Json,
     as_dict,
     as_dicts,
+    as_list,
     as_text,
     broken,
     new_id,
@@ -321,7 +322,7 @@ def chat_reply_to_responses(
     machine.feed({**reply, "choices": [{**choice, **said, "finish_reason": ended}]})
     machine.end()
     if lost is not None:
-        lost |= machine.lost
+        lost |= machine.lost | ({"choices"} if len(as_list(choices)) > 1 else set())
     if machine.response["error"]:
         return {"error": machine.response["error"]}
     if finish is None and not machine.response["output"]:
