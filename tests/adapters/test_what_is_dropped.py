@@ -212,3 +212,14 @@ def test_a_second_choice_that_nobody_can_be_told_is_named(caller: str, stream: b
     got: Got = ask(call, *TO["chat"], wire=wire, n=2)
     assert wire.body["n"] == 2
     assert got.dropped == ("choices",)
+
+
+@pytest.mark.parametrize(
+    ("caller", "system"), [("messages", "system"), ("responses", "instructions")]
+)
+@pytest.mark.parametrize("to", ["gemini", "new-gemini"])
+def test_gemini_is_told_the_system_prompt_as_one(caller: str, system: str, to: str) -> None:
+    dropped, body = sent(caller, to, **{system: "be good"})
+    assert dropped == ()
+    assert body["system_instruction"] == {"parts": [{"text": "be good"}]}
+    assert body["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]

@@ -16,6 +16,7 @@ from krouter.body import dump
 from krouter.providers import extended
 from krouter_adapters.litellm_lane.classes import Classes
 from krouter_adapters.litellm_lane.read import Reader, ReadReply, chat_from_generic
+from krouter_adapters.litellm_lane.translate.shapes import as_dicts
 from krouter_adapters.litellm_lane.ways import Aim
 
 
@@ -215,8 +216,9 @@ def _gemini(
 ) -> _Outcome:
     build.optional.pop("stream", None)
     build.optional.pop("stream_options", None)
+    rest, instruction = _instructed(build.model, fields["messages"])
     data = build.library.gemini_body(
-        custom_llm_provider=build.goal.name, cached_content=None, **fields
+        custom_llm_provider=build.goal.name, cached_content=None, **{**fields, "messages": rest}
     )
     model = quote(build.model.removeprefix("models/"), safe="/:;=,@")
     verb = "streamGenerateContent" if streams else "generateContent"
@@ -227,7 +229,28 @@ def _gemini(
     if streams:
         url += "&alt=sse" if "?" in url else "?alt=sse"
     signed = {"x-goog-api-key": build.key} if is_google_ai else _bearer(build.key)
-    return url, {**headers, **signed}, dict(data)
+    return url, {**headers, **signed}, {**data, **instruction}
+
+
+def _instructed(model: str, messages: list[Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The messages without the system's, and those as Gemini's field for them, which the class uses
+    only for models that it knows. Google refuses the field for Gemma."""
+    if "gemma" in model.lower():
+        return messages, {}
+    rest = [message for message in messages if message.get("role") != "system"]
+    texts = [
+        {"text": part["text"]}
+        for message in messages
+        if message.get("role") == "system"
+        for part in _text_parts(message.get("content"))
+        if part.get("text")
+    ]
+    said = {"system_instruction": {"parts": texts}} if texts else {}
+    return rest or [{"role": "user", "content": "."}], said
+
+
+def _text_parts(content: Any) -> list[dict[str, Any]]:
+    return [{"text": content}] if isinstance(content, str) else as_dicts(content)
 
 
 def _bearer(key: str) -> dict[str, str]:
