@@ -23,6 +23,8 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     as_dict,
     as_dicts,
     as_text,
+    folded,
+    text_part,
     to_json,
     tool_id_back,
 )
@@ -171,7 +173,7 @@ class Conversation:
             self._thoughts.clear()
             self._dropped.add("thinking")
         if parts:
-            self._out.append({"role": "user", "content": _folded(parts)})
+            self._out.append({"role": "user", "content": folded(parts)})
         elif not results and content:
             self._out.append({"role": "user", "content": ""})
 
@@ -195,7 +197,7 @@ class Conversation:
             return []
         name = self._call_names.get(call_id)
         line = f"(From the result of {name}:)" if name else "(From the tool result:)"
-        return [_text(line), *others]
+        return [text_part(line), *others]
 
     def _parts(self, block: Json) -> Iterator[Json]:
         match block.get("type"):
@@ -208,17 +210,17 @@ class Conversation:
                 yield from self._document(block)
             case "search_result":
                 self._citations(block)
-                yield _text(_headed("Search result", block, part_lines(block.get("content"))))
+                yield text_part(_headed("Search result", block, part_lines(block.get("content"))))
             case kind:
                 if as_text(block.get("text")):
-                    yield _text(block["text"])
+                    yield text_part(block["text"])
                 else:
                     self._dropped.add(kind)
 
     def _text_part(self, block: Json, text: str) -> Json:
         mark = block.get("cache_control")
         kept = {"cache_control": mark} if mark and "cache_control" in self._keep else {}
-        return {**_text(text), **kept}
+        return {**text_part(text), **kept}
 
     def _image(self, source: Json) -> Json:
         url = _source_url(source, "image/png")
@@ -231,19 +233,19 @@ class Conversation:
         kind = as_text(source.get("type")) or "unknown"
         self._dropped.add(f"{what}.{kind}")
         where = as_text(source.get("url"))
-        return _text(f"[{what} not shown: {where}]" if where else f"[{what} not shown]")
+        return text_part(f"[{what} not shown: {where}]" if where else f"[{what} not shown]")
 
     def _document(self, block: Json) -> Iterator[Json]:
         source = as_dict(block.get("source"))
         self._citations(block)
         text = _document_text(source)
         if text is not None:
-            yield _text(_headed("Document", block, text))
+            yield text_part(_headed("Document", block, text))
         elif source.get("type") == "content":
             yield from self._document_content(block, source)
         elif source.get("type") == "base64" and isinstance(source.get("data"), str):
             if as_text(block.get("context")):
-                yield _text(_headed("Document", block, ""))
+                yield text_part(_headed("Document", block, ""))
             name = as_text(block.get("title")) or "document.pdf"
             data = _source_url(source, "application/pdf")
             yield {"type": "file", "file": {"filename": name, "file_data": data}}
@@ -253,10 +255,10 @@ class Conversation:
     def _document_content(self, block: Json, source: Json) -> Iterator[Json]:
         content = source.get("content")
         if isinstance(content, str):
-            yield _text(_headed("Document", block, content))
+            yield text_part(_headed("Document", block, content))
             return
         if as_text(block.get("title")) or as_text(block.get("context")):
-            yield _text(_headed("Document", block, ""))
+            yield text_part(_headed("Document", block, ""))
         for inner in as_dicts(content):
             yield from self._parts(inner)
 
@@ -277,17 +279,6 @@ def _kind(block: Json) -> str:
     kind = str(block.get("type"))
     known = kind in ("tool_use", *THINKING)
     return "text" if not known and as_text(block.get("text")) else kind
-
-
-def _text(text: str) -> Json:
-    return {"type": "text", "text": text}
-
-
-def _folded(parts: list[Json]) -> Any:
-    """A single plain text is a string: every host takes that."""
-    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-        return parts[0]["text"]
-    return parts
 
 
 def part_lines(content: Any) -> str:

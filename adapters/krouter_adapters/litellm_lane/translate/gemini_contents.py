@@ -23,6 +23,8 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     arguments_object,
     as_dict,
     as_text,
+    folded,
+    text_part,
     to_json,
 )
 
@@ -180,7 +182,7 @@ class Contents:
                 beside += self._shown(part)
         if beside:
             self._open = []
-            self._out.append({"role": "user", "content": _folded(beside)})
+            self._out.append({"role": "user", "content": folded(beside)})
 
     def _result(self, result: Json) -> list[Json]:
         """The tool message of a result, and the parts that must follow it. A result of no call is
@@ -189,11 +191,11 @@ class Contents:
         text, call_id = _result_text(result.get("response")), self._answered(result, name)
         media = [shown for part in objects(result.get("parts")) for shown in self._shown(part)]
         if call_id is None:
-            return [_text(f"(The result of {name}:)\n{text}"), *media]
+            return [text_part(f"(The result of {name}:)\n{text}"), *media]
         if media and text in ("", "{}"):
             text = "(The result follows.)"
         self._out.append({"role": "tool", "tool_call_id": call_id, "content": text})
-        return [_text(f"(From the result of {name}:)"), *media] if media else []
+        return [text_part(f"(From the result of {name}:)"), *media] if media else []
 
     def _answered(self, result: Json, name: str) -> str | None:
         """The id of the call that a result belongs to: by its own, else by the name, in order."""
@@ -208,13 +210,13 @@ class Contents:
 
     def _shown(self, part: Json) -> list[Json]:
         if as_text(part.get("text")):
-            return [_text(part["text"])]
+            return [text_part(part["text"])]
         if data := spelled(part.get("inlineData")):
             return [self._inline(data)]
         if file := spelled(part.get("fileData")):
             return [self._linked(file)]
         said = self._said(part)
-        return [_text(said)] if said else []
+        return [text_part(said)] if said else []
 
     def _inline(self, data: Json) -> Json:
         mime, body = _mime(data), as_text(data.get("data"))
@@ -230,7 +232,7 @@ class Contents:
         text = decoded(body) if major == "text" else None
         if text is not None:
             name = as_text(data.get("displayName"))
-            return _text(f"[Document: {name}]\n{text}" if name else text)
+            return text_part(f"[Document: {name}]\n{text}" if name else text)
         name = as_text(data.get("displayName")) or f"file.{mime.rpartition('/')[2]}"
         return {"type": "file", "file": {"filename": name, "file_data": url}}
 
@@ -246,7 +248,7 @@ class Contents:
             if own or "file_url" in self._keep:
                 return {"type": "file", "file": {"file_id": url, "format": mime}}
         self._dropped.add("fileData")
-        return _text(f"[file not shown: {url}]")
+        return text_part(f"[file not shown: {url}]")
 
 
 _ANY_IN_BASE64 = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I="
@@ -278,12 +280,3 @@ def _result_text(response: Any) -> str:
 
 def _written(value: Any) -> str:
     return value if isinstance(value, str) else "" if value is None else to_json(value)
-
-
-def _text(text: str) -> Json:
-    return {"type": "text", "text": text}
-
-
-def _folded(parts: list[Json]) -> Any:
-    """A single text is a string: every host takes that."""
-    return parts[0]["text"] if len(parts) == 1 and parts[0]["type"] == "text" else parts

@@ -21,6 +21,8 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     as_dicts,
     as_list,
     as_text,
+    folded,
+    text_part,
     to_json,
 )
 
@@ -127,7 +129,7 @@ class Input:
             self._dropped.add("input.reasoning")
         parts = list(self._content(content))
         if parts:
-            self._out.append({"role": "user", "content": _folded(parts)})
+            self._out.append({"role": "user", "content": folded(parts)})
 
     def _texts(self, content: Any) -> Iterator[str]:
         for part in self._content(content):
@@ -165,7 +167,7 @@ class Input:
             content = [{"type": "input_text", "text": content}]
         for part in as_list(content):
             if isinstance(part, str):
-                yield _text(part)
+                yield text_part(part)
             elif isinstance(part, dict):
                 yield from self._part(part)
 
@@ -179,11 +181,11 @@ class Input:
             case "input_audio" if part.get("input_audio"):
                 yield {"type": "input_audio", "input_audio": part["input_audio"]}
             case "refusal" if as_text(part.get("refusal")):
-                yield _text(part["refusal"])
+                yield text_part(part["refusal"])
             case _ if as_text(part.get("text")):
                 if part.get("annotations"):
                     self._dropped.add("annotations")
-                yield _text(part["text"])
+                yield text_part(part["text"])
             case _ if kind not in ("input_text", "output_text", "refusal"):
                 self._dropped.add(f"input.{kind}")
 
@@ -213,7 +215,7 @@ class Input:
         self._dropped.add(f"{what}.{held}")
         told = as_text(part.get("filename")) or as_text(part.get("file_url"))
         name = what.removeprefix("input_")
-        return _text(f"[{name} not shown: {told}]" if told else f"[{name} not shown]")
+        return text_part(f"[{name} not shown: {told}]" if told else f"[{name} not shown]")
 
     # Calls and results
 
@@ -260,7 +262,7 @@ class Input:
         line = f"(From the result of {name}:)" if name else "(From a tool result:)"
         if name is None or call_id not in self._open:
             # Hosts refuse a result without its call.
-            self._parts += [_text("\n".join([line, *texts])), *others]
+            self._parts += [text_part("\n".join([line, *texts])), *others]
             return
         if others and not texts:
             texts = ["(The result follows.)"]
@@ -268,7 +270,7 @@ class Input:
         self._open.discard(call_id)
         self._answered = True
         if others:
-            self._parts += [_text(line), *others]
+            self._parts += [text_part(line), *others]
 
     # Reasoning
 
@@ -304,14 +306,3 @@ def _is_content(output: Any) -> bool:
     return len(kinds) == len(as_list(output)) > 0 and all(
         str(kind).startswith("input_") or kind in ("text", "output_text") for kind in kinds
     )
-
-
-def _text(text: str) -> Json:
-    return {"type": "text", "text": text}
-
-
-def _folded(parts: list[Json]) -> Any:
-    """A single plain text is a string: every host takes that."""
-    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
-        return parts[0]["text"]
-    return parts

@@ -212,6 +212,17 @@ def part_text(content: Any) -> str:
     return "".join(as_text(part.get("text")) for part in as_dicts(content))
 
 
+def text_part(text: str) -> Json:
+    return {"type": "text", "text": text}
+
+
+def folded(parts: list[Json]) -> Any:
+    """The content of a message: a single plain text is a string, since every host takes that."""
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        return parts[0]["text"]
+    return parts
+
+
 THINKING = ("thinking", "redacted_thinking")
 
 
