@@ -24,7 +24,7 @@ LAYERS = (
     ("ranking", "costs"),
     ("vocabulary",),
     ("pool", "route"),
-    ("world", "records", "arguments", "shapes", "metrics", "refusals"),
+    ("world", "records", "arguments", "shapes", "metrics", "refusals", "judging"),
     ("answer", "attempt", "standing", "poller", "embeddable"),
     ("ledger", "ledger_file", "ledger_journal", "ledger_reader", "ledger_schema"),
     ("lineup",),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -148,6 +149,7 @@ UNREADABLE = (msgspec.MsgspecError, RecursionError)
 """What a decoder of msgspec raises."""
 
 _MOST_TOKENS = 1 << 53
+_HALF = re.compile("[\ud800-\udfff]")
 
 _T = TypeVar("_T")
 
@@ -159,6 +161,11 @@ def read_loosely(raw: bytes, kind: type[_T]) -> _T | None:
         return msgspec.convert(json.loads(raw.decode("utf-8", "replace")), kind)
     except (ValueError, *UNREADABLE):
         return None
+
+
+def without_halves(text: str) -> str:
+    """`text` with a sign in place of each half of a surrogate pair, which could not be sent on."""
+    return _HALF.sub("\ufffd", text)
 
 
 def asked_in(body: Body, conversation: str, kinds: str, what: str) -> Asked:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
-from krouter.dialects.base import UNREADABLE, read_loosely
+from krouter.dialects.base import UNREADABLE, read_loosely, without_halves
 
 
 class _Part(msgspec.Struct):
@@ -74,7 +73,6 @@ class _GeminiReply(msgspec.Struct, rename="camel"):
 _T = TypeVar("_T")
 
 _TEXTS = ("text", "output_text")
-_HALF = re.compile("[\ud800-\udfff]")
 
 
 def visible_text(dialect_name: str, raw: bytes) -> str | None:
@@ -86,7 +84,7 @@ def visible_text(dialect_name: str, raw: bytes) -> str | None:
     pieces = read(raw) if read else None
     if pieces is None:
         return None
-    text = _HALF.sub("\ufffd", "".join(pieces))
+    text = without_halves("".join(pieces))
     return text if text.strip() else ""
 
 
