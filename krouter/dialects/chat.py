@@ -264,7 +264,7 @@ class Chat:
 
     def upstream_edits(self, body: Body) -> dict[str, Any]:
         """Usage is asked for on every stream, so that each one can be counted."""
-        if body.value("stream") is not True or _asks_usage(body):
+        if body.value("stream") is not True or asks_usage(body):
             return {}
         options = body.value("stream_options")
         options = options if isinstance(options, dict) else {}
@@ -333,7 +333,7 @@ def wanted_of(body: Body) -> tuple[int, bool]:
     """How many choices a request wants, and whether its stream is to hold no usage."""
     wanted = body.value("n")
     count = wanted if isinstance(wanted, int) and wanted > 1 else 1
-    return count, not _asks_usage(body)
+    return count, not asks_usage(body)
 
 
 def said_as_error(text: str) -> str:
@@ -343,7 +343,8 @@ def said_as_error(text: str) -> str:
     return text if text.lstrip(" [<(").lower().startswith("error") else f"Error: {text}"
 
 
-def _asks_usage(body: Body) -> bool:
+def asks_usage(body: Body) -> bool:
+    """Whether the caller is to be told the usage of a stream."""
     options = body.value("stream_options")
     return isinstance(options, dict) and options.get("include_usage") is True
 

@@ -209,7 +209,7 @@ class ResponsesTracker:
     def _raise(self, error: Mapping[str, Any]) -> bytes:
         created = b""
         if not self._begun:
-            response = {**_blank(self._rename or self._model), "status": "in_progress"}
+            response = {**blank_response(self._rename or self._model), "status": "in_progress"}
             created = self._event("response.created", response=response)
         flat = {key: error.get(key) for key in ("code", "message", "param")}
         return created + self._event("error", **flat, error=error)
@@ -225,7 +225,7 @@ class ResponsesTracker:
             response = Body.parse(self._begun).fields["response"]
             return Body.parse(bytes(response)).edited(changes)
         except (BodyError, KeyError):
-            return dump({**_blank(self._model), **changes})
+            return dump({**blank_response(self._model), **changes})
 
     def _event(self, kind: str, **fields: Any) -> bytes:
         """An event with the number that follows the last one's."""
@@ -238,7 +238,7 @@ class ResponsesTracker:
         return encode(raw, kind)
 
 
-def _blank(model: str) -> dict[str, Any]:
+def blank_response(model: str) -> dict[str, Any]:
     """A response with all that OpenAI's SDKs ask of one, and nothing in it."""
     return {
         "id": f"resp_{secrets.token_hex(24)}",
