@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from krouter.dialects.base import without_halves
 from krouter.dialects.turns import with_turn
 
 __all__ = ["JudgeMessage", "judge_message", "refuses_two_turns", "with_turn"]
@@ -103,11 +104,11 @@ def judge_message(
     """
     if not _MARK.fullmatch(mark):
         raise ValueError("a mark is at least 8 letters, digits, - or _")
-    given = [_shown(answer) for answer in answers]
+    given = [without_halves(answer) for answer in answers]
     kept = _within(given, most)
     defuse = _Defuser(mark)
     if instructions and instructions.strip():
-        told, closing = _shown(instructions.strip()) + "\n", ""
+        told, closing = _plain(without_halves(instructions.strip())) + "\n", ""
     else:
         told, closing = _told(len(given)), _CLOSING
     message = [told, _FENCES.format(mark=mark)]
@@ -131,12 +132,12 @@ def _joined(answer: str, parts: tuple[str, ...]) -> str:
     return f"\n[... {gone} characters left out here ...]\n".join(parts)
 
 
-_UNSHOWN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 
 
-def _shown(text: str) -> str:
-    """Without control characters and halves of surrogate pairs, which providers refuse."""
-    return _UNSHOWN.sub("\ufffd", text)
+def _plain(text: str) -> str:
+    """Without control characters, which some providers refuse."""
+    return _CONTROL.sub(" ", text)
 
 
 # The bound
@@ -227,6 +228,7 @@ class _Defuser:
         self._mark = re.compile(" *+".join(map(re.escape, folded)))
 
     def __call__(self, text: str) -> str:
+        text = _plain(text)
         folded = text.translate(_FOLDING)
         marks = (found.span() for found in self._mark.finditer(folded))
         fences = (found.start() for found in _FENCE.finditer(folded))

@@ -165,7 +165,11 @@ def read_loosely(raw: bytes, kind: type[_T]) -> _T | None:
 
 def without_halves(text: str) -> str:
     """`text` with a sign in place of each half of a surrogate pair, which could not be sent on."""
-    return _HALF.sub("\ufffd", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _HALF.sub("\ufffd", text)
+    return text
 
 
 def asked_in(body: Body, conversation: str, kinds: str, what: str) -> Asked:
