@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import msgspec
 
@@ -36,13 +35,16 @@ def without_tools(dialect_name: str, body: Body) -> Body:
     them, and the tool calls and results of the conversation as text."""
     if dialect_name not in TOOL_FIELDS:
         return body
-    changes: dict[str, Any] = {}
+    changes: dict[str, msgspec.Raw] = {}
     if "stream" in body.fields and body.value("stream") is not False:
-        changes["stream"] = False
+        changes["stream"] = msgspec.Raw(b"false")
     if (items := _as_text(dialect_name, body)) is not None:
-        changes[FIELD[dialect_name]] = items
-    raw = body.edited(changes, TOOL_FIELDS[dialect_name])
-    return body if raw is body.raw else Body.parse(raw)
+        changes[FIELD[dialect_name]] = msgspec.Raw(dump(items))
+    drop = TOOL_FIELDS[dialect_name]
+    if not changes and drop.isdisjoint(body.fields):
+        return body
+    left = {name: raw for name, raw in body.fields.items() if name not in drop}
+    return Body(body.edited(changes, drop), {**left, **changes})
 
 
 def _as_text(dialect_name: str, body: Body) -> list[msgspec.Raw] | None:

@@ -29,8 +29,16 @@ def body(dialect: str, *items: Any) -> Body:
 
 def copied(dialect: str, *items: Any) -> Any:
     once = without_tools(dialect, body(dialect, *items))
+    assert_whole(once)
     assert without_tools(dialect, once) is once
     return once.value(FIELD[dialect])
+
+
+def assert_whole(made: Body) -> None:
+    """The fields are those of the bytes."""
+    read = Body.parse(made.raw).fields
+    assert [*map(bytes, read.values())] == [*map(bytes, made.fields.values())]
+    assert [*read] == [*made.fields]
 
 
 def text(said: str) -> dict[str, Any]:
@@ -58,9 +66,20 @@ def test_exactly_the_fields_of_tools_and_of_the_stream_go(dialect: str) -> None:
     gone = b"".join(b' "%s": [{"a": 1E0}],' % name.encode() for name in TOOL_FIELDS[dialect])
     raw = b'{ "model" : "m",%s "stream" :true,\n"n": 1E0, "%s": [ {"role":"user"} ], "x":"\\u0041"}'
     before = Body.parse(raw % (gone, FIELD[dialect].encode()))
+    assert_whole(without_tools(dialect, before))
     assert without_tools(dialect, before).raw == (
         b'{ "model" : "m", "stream" :false,\n"n": 1E0, "%s": [ {"role":"user"} ], "x":"\\u0041"}'
         % FIELD[dialect].encode()
+    )
+
+
+def test_of_a_field_named_twice_the_last_counts() -> None:
+    raw = b'{"a":1,"stream":true,"messages":[{"role":"tool"}],"tools":[],"a":2,"stream":true}'
+    left = without_tools("chat", Body.parse(raw))
+    assert_whole(left)
+    assert left.raw == (
+        b'{"a":2,"stream":false,"messages":'
+        b'[{"role":"user","content":"[Result of the tool unnamed]"}]}'
     )
 
 
@@ -627,6 +646,7 @@ def test_any_json_is_taken(dialect: str, conversation: Any) -> None:
     raw = json.dumps({"tools": [], "m": 1, FIELD[dialect]: conversation})
     after = without_tools(dialect, Body.parse(raw.encode()))
     assert after.fields.keys() == {"m", FIELD[dialect]}
+    assert_whole(after)
     assert without_tools(dialect, after) is after
 
 
