@@ -36,17 +36,17 @@ WORDS = frozenset(
     add_generation_prompt additional additionalProperties age allowed annotations another anthropic
     anthropic-beta any any_of args arguments array assistant audio auto background bash beta bias
     blocks body budget budget_tokens builtin by cache cache_control cachedContent caller
-    candidateCount candidates chat chat_template chat_template_kwargs choice citation citations
-    client client_metadata code code_execution code_interpreter codeExecution codeExecutionResult
-    computer computer_use config container container_upload content context context_management
-    control conversation custom data declarations default defer_loading detail developer dialect
-    dimensions direction disable_parallel_tool_use display document documents domain effort
-    embedding enable enable_thinking enabled encrypted encrypted_content enterpriseWebSearch
-    excluded executableCode explicit external extra extra_body fallback fetch field fields file
-    file_data file_id file_search file_url fileData files filter finish_reason format frequency
-    frequency_penalty frequencyPenalty function function_call function_call_output functionCall
-    functionCallingConfig functionDeclarations functionResponse functions gemini generate
-    generate_summary generation_config generationConfig googleMaps googleSearch
+    candidateCount candidates chat chat_template chat_template_kwargs choice choices citation
+    citations client client_metadata code code_execution code_interpreter codeExecution
+    codeExecutionResult computer computer_use config container container_upload content context
+    context_management control conversation custom data declarations default defer_loading detail
+    developer dialect dimensions direction disable_parallel_tool_use display document documents
+    domain effort embedding enable enable_thinking enabled encrypted encrypted_content
+    enterpriseWebSearch excluded executableCode explicit external extra extra_body fallback fetch
+    field fields file file_data file_id file_search file_url fileData files filter finish_reason
+    format frequency frequency_penalty frequencyPenalty function function_call function_call_output
+    functionCall functionCallingConfig functionDeclarations functionResponse functions gemini
+    generate generate_summary generation_config generationConfig googleMaps googleSearch
     googleSearchRetrieval grammar high high-effort id image image_generation image_generation_call
     image_url images in include include_obfuscation include_reasoning include_usage inference_geo
     inlineData input input_audio input_examples input_file input_image input_schema input_text
@@ -64,20 +64,19 @@ WORDS = frozenset(
     prompt_cache_options prompt_cache_retention properties provider quality ranking raw reasoning
     reasoning_budget reasoning_content reasoning_details reasoning_effort reasoning_format
     reasoning_split redacted_thinking refusal repetition_penalty required response response_format
-    responseJsonSchema responseLogprobs responseMimeType responseModalities responses
-    responseSchema result results role root safeguards safety safety_identifier safetySettings
-    schema search search_result seed server server_tool_use service_tier session shell shell_call
-    signature signatures size source speech speechConfig speed stop stop_sequence stop_sequences
-    stopSequences store stream stream_options strict string strings structured style summary
-    summary_text system system_fingerprint systemInstruction tag task_budget temperature text
-    text_editor textual thinking thinking_blocks thinking_budget thinking_token_budget
-    thinkingBudget thinkingConfig thinkingLevel thought thoughts thoughtSignature tier title token
-    tokens tool tool_call tool_calls tool_choice tool_config tool_reference tool_resources
-    tool_result tool_search tool_use toolConfig tools top_a top_k top_logprobs top_p topK topP
-    truncation type unique uniqueItems unnamed unsigned uri url url_citation urlContext usage user
-    user_id user_location values verbosity video video_url videoMetadata visible web web_fetch
-    web_search web_search_call web_search_options web_search_preview web_search_tool_result window
-    with xhigh
+    responseJsonSchema responseLogprobs responseMimeType responseModalities responses responseSchema
+    result results role root safeguards safety safety_identifier safetySettings schema search
+    search_result seed server server_tool_use service_tier session shell shell_call signature
+    signatures size source speech speechConfig speed stop stop_sequence stop_sequences stopSequences
+    store stream stream_options strict string strings structured style summary summary_text system
+    system_fingerprint systemInstruction tag task_budget temperature text text_editor textual
+    thinking thinking_blocks thinking_budget thinking_token_budget thinkingBudget thinkingConfig
+    thinkingLevel thought thoughts thoughtSignature tier title token tokens tool tool_call
+    tool_calls tool_choice tool_config tool_reference tool_resources tool_result tool_search
+    tool_use toolConfig tools top_a top_k top_logprobs top_p topK topP truncation type unique
+    uniqueItems unnamed unsigned uri url url_citation urlContext usage user user_id user_location
+    values verbosity video video_url videoMetadata visible web web_fetch web_search web_search_call
+    web_search_options web_search_preview web_search_tool_result window with xhigh
     """.split()
 )
 

@@ -483,7 +483,7 @@ def test_a_stream_that_comes_as_its_caller_leaves_is_closed(
         go.set()
 
     def interrupt() -> None:
-        answered.wait(5)
+        answered.wait(30)
         os.kill(os.getpid(), signal.SIGINT)
 
     kept: Any = None

@@ -152,6 +152,7 @@ def failing(*, begun: bool = True) -> bytes:
     )
 
 
+@pytest.mark.native_garbage("responses without all of their fields")
 def test_an_error_and_the_failed_response_after_it_pass_as_they_came(
     krouter: Krouter, upstream: Upstream
 ) -> None:

@@ -194,7 +194,7 @@ class _Chat:
             self.heard.ending = "complete"
             cut = self.heard.reason == "length"
             self.heard.calls = [
-                (call["name"], _arguments(call["said"], cut=cut or call["kind"] == "custom"))
+                (call["name"], _arguments(call["said"], cut=cut or _is_text(call)))
                 for call in self.calls
             ]
             return
@@ -304,6 +304,11 @@ class _Gemini:
 def check_gemini_counts(usage: dict[str, Any]) -> None:
     assert {"promptTokenCount", "candidatesTokenCount", "totalTokenCount"} <= usage.keys()
     assert all(isinstance(count, int) and count >= 0 for count in usage.values())
+
+
+def _is_text(call: dict[str, str]) -> bool:
+    """Cursor takes the patch itself where others take arguments."""
+    return call["kind"] == "custom" or call["name"] == "ApplyPatch"
 
 
 def _arguments(text: str, *, cut: bool) -> Any:

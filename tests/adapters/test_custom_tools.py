@@ -160,7 +160,8 @@ def test_a_custom_call_is_told_as_it_comes() -> None:
     pieces = ['{"inp', 'ut": "one ', "tw\\", 'no"', "}"]
     first = {**CHAT_CALL, "function": {"name": "cu", "arguments": ""}}
     calls = [first, *({"index": 0, "function": {"arguments": piece}} for piece in pieces)]
-    chunks = [chunk({"tool_calls": [each]}) for each in calls]
+    chunks = [chunk({"tool_calls": [each]}) | {"model": "m"} for each in calls]
+    chunks[0]["choices"][0]["delta"]["role"] = "assistant"
     _, got = sent("chat", True, sse(*chunks, CALL_CHUNKS[2]))
     told = [c for e in got.events for x in e["choices"] for c in x["delta"].get("tool_calls", ())]
     assert [piece["custom"]["input"] for piece in told] == ["", "one ", "tw", "\no"]
@@ -172,7 +173,8 @@ def test_arguments_of_another_form_are_the_text(given: str, stream: bool) -> Non
     called = {"id": "c", "index": 0, "function": {"name": "cu", "arguments": given}}
     whole = {"choices": [{"index": 0, "message": {"tool_calls": [called]},
                           "finish_reason": "tool_calls"}]}  # fmt: skip
-    events = sse(chunk({"tool_calls": [called]}), CALL_CHUNKS[2])
+    first = chunk({"role": "assistant", "tool_calls": [called]}) | {"model": "m"}
+    events = sse(first, CALL_CHUNKS[2])
     _, got = sent("chat", stream, events if stream else json.dumps(whole).encode())
     found = got.events if stream else [got.json]
     choices = [choice for each in found for choice in each["choices"]]

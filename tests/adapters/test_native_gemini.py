@@ -184,7 +184,8 @@ def test_a_name_may_be_written_in_many_ways(
 
 def test_the_list_of_models_is_not_shadowed(krouter: Krouter) -> None:
     assert krouter.http.get("/v1/models/daily").json()["id"] == "daily"
-    refused = krouter.http.get("/v1beta/models/daily")
+    assert krouter.http.get("/v1beta/models/daily").json()["name"] == "models/daily"
+    refused = krouter.http.get("/v1beta/models/daily:generateContent")
     assert refused.status_code == 405
     assert refused.json()["error"]["status"] == "INVALID_ARGUMENT"
 

@@ -254,7 +254,7 @@ def test_a_caller_that_leaves_after_them(
 ) -> None:
     upstream.script("m", [does])
     caller = Caller(krouter, dialect, "alone")
-    assert upstream.gate("g").reached.wait(5)
+    assert upstream.gate("g").reached.wait(30)
     caller.read_until(SIGNS[dialect])
     caller.leave()
     assert upstream.requests[0].closed.wait(1)
