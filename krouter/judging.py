@@ -13,9 +13,6 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from krouter.dialects.base import without_halves
-from krouter.dialects.turns import with_turn
-
-__all__ = ["JudgeMessage", "judge_message", "refuses_two_turns", "with_turn"]
 
 
 class JudgeMessage(NamedTuple):

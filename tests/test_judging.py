@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from krouter.body import Body
 from krouter.dialects import DIALECTS
 from krouter.dialects.history import FIELD
-from krouter.judging import JudgeMessage, judge_message, refuses_two_turns, with_turn
+from krouter.dialects.turns import with_turn
+from krouter.judging import JudgeMessage, judge_message, refuses_two_turns
 from tests.dialects.streams import JSON, shaped
 
 MARK = "k7Qz-93_xW"

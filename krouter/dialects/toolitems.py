@@ -98,7 +98,8 @@ class ResponsesTurns(Turns):
         self._flush()
         said = _said([*results_in(item), beside_in(item)])
         call_id = item.get("call_id", item.get("approval_request_id"))
-        name = self._names.of(call_id, name_in(item))
+        by_own_id = self._names.known(item.get("id"))  # as a local shell's output has it
+        name = self._names.of(call_id, name_in(item) or by_own_id)
         self._say("user", result_blocks(name, said, _has_failed(item), "input_text"))
 
     def _say(self, role: str, blocks: list[_Item]) -> None:

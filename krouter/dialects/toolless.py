@@ -15,9 +15,9 @@ _COMMON = frozenset(
     "tools tool_choice stream_options parallel_tool_calls functions function_call".split()
 )
 TOOL_FIELDS: Mapping[str, frozenset[str]] = {
-    "chat": _COMMON,
-    "messages": _COMMON,
-    "responses": _COMMON,
+    "chat": _COMMON | {"web_search_options"},
+    "messages": _COMMON | {"mcp_servers"},
+    "responses": _COMMON | {"max_tool_calls"},
     "gemini": _COMMON | {"toolConfig", "tool_config"},
 }
 """The top-level fields of each dialect that a request without tools and stream does not have."""

@@ -41,8 +41,11 @@ class Names:
 
     def of(self, call_id: Any, other: str = "") -> str:
         """The name that was called; else the `other`, else the id."""
-        known = self._by_id.get(call_id, "") if isinstance(call_id, str) else ""
-        return known or other or (told(call_id) if call_id else _UNNAMED)
+        return self.known(call_id) or other or (told(call_id) if call_id else _UNNAMED)
+
+    def known(self, call_id: Any) -> str:
+        """The name that was called; empty where it is not known."""
+        return self._by_id.get(call_id, "") if isinstance(call_id, str) else ""
 
 
 @dataclass(slots=True)

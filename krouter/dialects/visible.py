@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -85,7 +86,12 @@ def visible_text(dialect_name: str, raw: bytes) -> str | None:
     if pieces is None:
         return None
     text = without_halves("".join(pieces))
-    return text if text.strip() else ""
+    return text if any(map(_is_seen, text)) else ""
+
+
+def _is_seen(character: str) -> bool:
+    """Neither a blank nor one that only says how others are to be written."""
+    return not character.isspace() and unicodedata.category(character) not in ("Cf", "Cc")
 
 
 def _decoder(kind: type[_T]) -> Callable[[bytes], _T | None]:

@@ -85,11 +85,17 @@ def test_of_a_field_named_twice_the_last_counts() -> None:
 
 def test_the_fields() -> None:
     assert TOOL_FIELDS.keys() == FIELD.keys()
-    assert TOOL_FIELDS["chat"] == {
+    common = {
         *("tools", "tool_choice", "stream_options"),
         *("parallel_tool_calls", "functions", "function_call"),
     }
-    assert TOOL_FIELDS["gemini"] - TOOL_FIELDS["chat"] == {"toolConfig", "tool_config"}
+    own = {
+        "chat": {"web_search_options"},
+        "messages": {"mcp_servers"},
+        "responses": {"max_tool_calls"},
+        "gemini": {"toolConfig", "tool_config"},
+    }
+    assert {name: common | fields for name, fields in own.items()} == TOOL_FIELDS
 
 
 @pytest.mark.parametrize(

@@ -323,3 +323,19 @@ def test_a_lone_content_of_gemini() -> None:
     )
     left = without_tools("gemini", before).value("contents")
     assert left == [content("user", {"text": "[Result of the tool f]"})]
+
+
+def test_the_output_of_a_local_shell_is_known_by_the_id_of_its_call() -> None:
+    body = Body.parse(
+        json.dumps(
+            {
+                "input": [
+                    {"type": "local_shell_call", "id": "sh_1", "call_id": "c", "action": {}},
+                    {"type": "local_shell_call_output", "id": "sh_1", "output": "done"},
+                ]
+            }
+        ).encode()
+    )
+    assert "[Result of the tool local_shell]" in json.dumps(
+        without_tools("responses", body).value("input")
+    )
