@@ -72,7 +72,7 @@ def error_answer(
 
 def stamps(route: Route) -> Headers:
     """The headers by which krouter says what it did."""
-    headers = [("x-krouter-route", route.id), ("x-krouter-attempts", str(len(route.attempts)))]
+    headers = [route_header(route), ("x-krouter-attempts", str(len(route.attempts)))]
     if route.served:
         headers.append(("x-krouter-model", plain(route.served)))
     if route.dropped:
@@ -80,6 +80,10 @@ def stamps(route: Route) -> Headers:
     if trail := route.trail():
         headers.append(("x-krouter-tried", trail))
     return headers
+
+
+def route_header(route: Route) -> tuple[str, str]:
+    return "x-krouter-route", route.id
 
 
 _LONGEST_LIST = 1000

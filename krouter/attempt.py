@@ -52,6 +52,9 @@ class Failed:
     """That the model takes no images is said in words that do not stand in the request."""
     features: tuple[Feature, ...] = ()
     """Optional features of the request that the provider refuses."""
+    fused: Answer | None = None
+    """The error of a nested fusion, of which `ended` tells what came."""
+    ended: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +184,7 @@ class Trial:
             return failed
         self._succeeded(reading.signed)
         self._note_dropped(reply)  # with what the reply itself lost
-        self.route.name_dropped()
+        self.route.name_dropped(self.note)
         return answer
 
     def _answer(self, reply: Incoming, raw: bytes) -> Answer:
@@ -285,7 +288,7 @@ class Trial:
 
     def _streamed(self, relay: Relay, reply: Incoming) -> Answer:
         self._note_dropped(reply)
-        self.route.name_dropped()
+        self.route.name_dropped(self.note)
         relay.closing = lambda: self._closing(relay)
         headers = stream_to_caller(reply.headers, *self.secrets)
         return Answer(reply.status, headers, b"", relay, lambda: self._stream_over(relay, reply))
@@ -303,7 +306,7 @@ class Trial:
         try:
             self._book(relay)
             self._note_dropped(reply)
-            self.route.name_dropped()
+            self.route.name_dropped(self.note)
         finally:
             self.board.end(self.ticket)
 

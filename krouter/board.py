@@ -44,13 +44,15 @@ class Block(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ticket:
-    """One call under way: when it began, in epoch seconds and in the order of events."""
+    """One call under way: when it began, in epoch seconds and in the order of events. `request`
+    tells the request that makes several at once."""
 
     provider: str
     account: str
     model: str
     began: float
     serial: int
+    request: str = ""
 
 
 @dataclass(slots=True)
@@ -86,12 +88,13 @@ class LockState:
     def may_probe(self, now: float) -> bool:
         return 0 < self.until <= now and not self.open and self.probe is None
 
-    def block(self, now: float) -> Block | None:
+    def block(self, now: float, request: str = "") -> Block | None:
+        """One request probes, with all the calls that it makes at once."""
         if self.until > now:
             return Block.LOCKED
         if self.open or self.probe is None or now - self.probe.began >= PROBE_SECONDS:
             return None
-        return Block.PROBING
+        return None if request and self.probe.request == request else Block.PROBING
 
     def close(self, verdict: Verdict, until: float) -> None:
         self.failure, self.row = verdict.failure, verdict.row
@@ -206,27 +209,29 @@ class Board:
         now = self.now()
         return ((key, lock) for key, lock in list(self._locks.items()) if lock.until > now)
 
-    def blocked(self, provider: str, account: str, model: str) -> Blocked | None:
+    def blocked(self, provider: str, account: str, model: str, request: str = "") -> Blocked | None:
         """The lock in the way, if any: one that may not be ignored before one that may, then
         the one that ends last."""
         if not self._locks:
             return None
         now = self.now()
         known = self._known(provider, account, model)
-        found = [(why, lock) for lock in known if (why := lock.block(now))]
+        found = [(why, lock) for lock in known if (why := lock.block(now, request))]
         if not found:
             return None
         why, lock = max(found, key=lambda pair: (not pair[1].soft, pair[1].until))
         return Blocked(why, lock, max(lock.until for _, lock in found))
 
-    def begin(self, provider: str, account: str, model: str, *, taken: bool = False) -> Ticket:
+    def begin(
+        self, provider: str, account: str, model: str, request: str = "", *, taken: bool = False
+    ) -> Ticket:
         """A call goes out; where a lock has just ended, it is the probe. `taken` says that its
         place is one that `wait_for_room` gave."""
         if not taken:
             pair = (provider, account)
             self._in_flight[pair] = self._in_flight.get(pair, 0) + 1
         now = self.now()
-        ticket = Ticket(provider, account, model, now, self._next())
+        ticket = Ticket(provider, account, model, now, self._next(), request)
         for lock in self._known(provider, account, model):
             if lock.may_probe(now):
                 lock.probe = ticket

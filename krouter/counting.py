@@ -21,8 +21,7 @@ from krouter.dialects.base import UNREADABLE
 from krouter.dialects.needs import needs
 from krouter.dialects.stored import stored_field
 from krouter.estimate import by_characters, countable
-from krouter.lineup import Candidate, Obstacle, candidates, leaves
-from krouter.plan import NotBuilt
+from krouter.lineup import Candidate, Obstacle, Site, candidates, leaves
 from krouter.progress import Progress
 from krouter.route import Route, plain
 from krouter.router import Destination, Router, UnknownModel, resolve
@@ -142,11 +141,8 @@ def _progress(call: Call, world: World) -> Progress:
 def _first(destination: Destination, progress: Progress) -> Candidate | None:
     """The account that a request would be sent to first, locked ones aside."""
     world, ask = progress.world, progress.ask
-    try:
-        plan = plan_for(destination.combo, world, ask, adapted=True)
-    except NotBuilt:
-        return None
-    for leaf in leaves(plan, world, ask, world.settings.timeouts):
+    plan = plan_for(destination.combo, world, ask, adapted=True)
+    for leaf in leaves(Site((plan,), world.settings.timeouts), world, ask):
         found = leaf.obstacle or candidates(leaf, world, ask)
         if isinstance(found, Obstacle):
             continue

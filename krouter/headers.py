@@ -44,6 +44,7 @@ _NOT_RETURNED = _HOP | {
 }
 _RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
 _OURS = "x-krouter-"
+IDEMPOTENCY_KEY = "idempotency-key"
 _KEY = re.compile(rf"(?<![\w-]){re.escape(PREFIX)}[\w-]{{32,}}")
 _EVENT_STREAM = "text/event-stream"
 EVENT_STREAM = ("content-type", f"{_EVENT_STREAM}; charset=utf-8")

@@ -104,8 +104,9 @@ class Ledger:
             self._start()
 
     def put(self, route: Route) -> None:
-        """Keeps a route that is over: where a journal can be written, it outlives this process
-        from now on. Never raises, and waits for no lock of the file."""
+        """Keeps a route that is over, or a later revision of one that was kept: where a journal
+        can be written, it outlives this process from now on. Never raises, and waits for no lock
+        of the file."""
         if self._owner != getpid():
             self._start()
         self._backlog.append(self._journal.keep(route))

@@ -93,6 +93,8 @@ class Journal:
         """Appends a route: one write to the page cache, which outlives a killed process."""
         try:
             record, combos = encoded = encode(route)
+            if route.lingers:  # it goes on to change, while another thread writes it
+                route = decode(record, combos.get)
         except Exception:  # the thread of the ledger meets it again, and tells it
             return Kept(route, None)
         raw = {digest: Raw(text) for digest, text in combos.items()}

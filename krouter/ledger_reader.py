@@ -280,7 +280,7 @@ _KEYS: dict[By, _Key] = {
 _ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
 _UNPRICED = (  # as Attempt.is_unpriced
     "a.cost IS NULL AND (a.input IS NOT NULL OR a.seen"
-    " OR a.outcome IN ('timed out', 'caller gone'))"
+    " OR a.outcome IN ('timed out', 'caller gone', 'called off'))"
 )
 _SUMMED = (
     *("a.input", "a.output", "a.cached", "a.cache_write", "a.cost"),

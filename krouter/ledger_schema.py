@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from sqlite3 import Connection
 from typing import Any
 
+import msgspec
+from msgspec import Struct
+
 from krouter.records import VERSION, Encoded, encode
 from krouter.route import Attempt, Route, total_usage
 
@@ -142,7 +145,18 @@ INSERT_COMBO = (
     "INSERT INTO combos (digest, last, text) VALUES (?, ?, ?)"
     " ON CONFLICT (digest) DO UPDATE SET last = excluded.last WHERE excluded.last > last"
 )
-SAME = "SELECT 1 FROM requests JOIN records ON request = number WHERE id = ? AND record = ?"
+FIND = "SELECT number, began, record FROM requests JOIN records ON request = number WHERE id = ?"
+UPDATE_REQUEST = f"UPDATE requests SET {', '.join(f'{c} = ?' for c in REQUEST)} WHERE number = ?"  # noqa: S608
+DELETE_STEPS = (
+    "DELETE FROM attempts WHERE request = ?",
+    "DELETE FROM records WHERE request = ?",
+)
+
+
+class _Told(Struct):
+    """Of a record, how often its request was told anew."""
+
+    revision: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +165,7 @@ class Rows:
 
     request: tuple[Any, ...]
     attempts: list[tuple[Any, ...]]
+    revision: int
     record: bytes
     combos: list[tuple[str, float, bytes]]
 
@@ -163,24 +178,47 @@ def rows_of(route: Route, encoded: Encoded | None = None) -> Rows:
     return Rows(
         _checked(_request(route)),
         [_checked(_attempt(number, each)) for number, each in enumerate(route.attempts, 1)],
+        route.revision,
         record,
         [(digest, last, text) for digest, text in combos.items()],
     )
 
 
 def insert(db: Connection, rows: Rows) -> bool:
-    """Into every table, or into none where its id is there already; false where that is the id
-    of another request. Raises sqlite3.Error."""
+    """Into every table. Of a request that is there already a later revision takes the place of an
+    earlier one, under its number, and never the other way round. False where its id is that of
+    another request. Raises sqlite3.Error."""
     done = db.execute(INSERT_REQUEST, rows.request)
-    if done.rowcount < 1:
-        return db.execute(SAME, (rows.request[0], rows.record)).fetchone() is not None
-    number = done.lastrowid
+    if done.rowcount > 0:
+        _insert_rest(db, done.lastrowid, rows)
+        return True
+    number, began, record = db.execute(FIND, rows.request[:1]).fetchone() or (0, None, b"")
+    if record == rows.record:
+        return True
+    found = _revision(record)
+    if began != rows.request[1] or found == rows.revision:
+        return False
+    if found < rows.revision:
+        db.execute(UPDATE_REQUEST, (*rows.request, number))
+        for sql in DELETE_STEPS:
+            db.execute(sql, (number,))
+        _insert_rest(db, number, rows)
+    return True
+
+
+def _revision(record: bytes) -> int:
+    try:
+        return msgspec.json.decode(record, type=_Told).revision
+    except msgspec.MsgspecError:
+        return 0
+
+
+def _insert_rest(db: Connection, number: int | None, rows: Rows) -> None:
     db.execute(INSERT_RECORD, (number, VERSION, rows.record))
     for attempt in rows.attempts:
         db.execute(INSERT_ATTEMPT, (number, *attempt))
     for combo in rows.combos:
         db.execute(INSERT_COMBO, combo)
-    return True
 
 
 def _checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -224,6 +262,7 @@ def _cost(attempts: Sequence[Attempt]) -> int:
 
 
 def _reasons(route: Route) -> str:
-    """Every reason of its steps and its own outcome, each between bars."""
+    """Every reason of its steps, what came of its voices, and its own outcome, between bars."""
     steps = (step.outcome if isinstance(step, Attempt) else step.reason for step in route.steps)
-    return f"|{'|'.join(dict.fromkeys(map(str, (route.outcome, *steps))))}|"
+    voices = (voice.outcome for voice in route.voices)
+    return f"|{'|'.join(dict.fromkeys(map(str, (route.outcome, *steps, *voices))))}|"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ from krouter.accounts import Account
 from krouter.adapter import Adapter, lane_for
 from krouter.combos import LEVELS, Combo, Entry, reference
 from krouter.dialects.embeddings import EMBEDDINGS
-from krouter.plan import NotBuilt, Plan
+from krouter.plan import Plan
 from krouter.providers import Provider
 from krouter.ranking import DRAW_LOTS, Place, Standing, order, strategy_of
 from krouter.route import Skip
@@ -45,6 +45,8 @@ class Leaf:
     obstacle: Obstacle | None = None
     places: tuple[int, ...] = ()
     """Where it stands in each plan of the nest, counted from 1."""
+    fusion: Site | None = None
+    """Of a fusion, which is asked as a whole."""
 
     @property
     def combo(self) -> Combo:
@@ -58,7 +60,7 @@ class Leaf:
     def later(self) -> Iterator[Entry]:
         """The entries that follow it, the innermost combo's first; combos not opened up."""
         for plan, place in reversed(list(zip(self.nest, self.places, strict=True))):
-            yield from (step.entry for step in plan.steps[place:])
+            yield from (step.entry for step in plan.after(place))
 
     @property
     def key(self) -> object:
@@ -89,34 +91,53 @@ def merged(base: Timeouts, *overrides: ComboTimeouts | None) -> Timeouts:
     return base.merged(*overrides)
 
 
-def leaves(plan: Plan, world: World, ask: Ask, base: Timeouts) -> Iterator[Leaf]:
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A plan where it stands: in the plans of `nest`, of which it is the last; `outer` are its
+    places in those before, `base` the timeouts around it and `own` those of the entries that lead
+    to it."""
+
+    nest: tuple[Plan, ...]
+    base: Timeouts
+    outer: tuple[int, ...] = ()
+    own: tuple[ComboTimeouts, ...] = ()
+
+    @property
+    def plan(self) -> Plan:
+        return self.nest[-1]
+
+    def of(self, plan: Plan) -> Site:
+        """The same place with another plan in it, and nothing beside or after it."""
+        around = zip(self.nest[:-1], self.outer, strict=True)
+        return replace(self, nest=(*(each.alone(place) for each, place in around), plan))
+
+
+def leaves(site: Site, world: World, ask: Ask, *, flat: bool = True) -> Iterator[Leaf]:
     """The entries in order. A nested combo is opened up, by its own strategy, when it is reached;
-    `last` tells whether anything follows an entry in the whole flattened walk."""
-    return _opened((plan,), (), world, ask, base, (), True)
+    `last` tells whether anything follows an entry in the whole flattened walk. Unless all is to be
+    `flat`, a nested fusion is one entry."""
+    return _opened(site, world, ask, True, flat)
 
 
-def _opened(
-    nest: tuple[Plan, ...],
-    outer: tuple[int, ...],
-    world: World,
-    ask: Ask,
-    base: Timeouts,
-    own: tuple[ComboTimeouts, ...],
-    last: bool,
-) -> Iterator[Leaf]:
-    plan = nest[-1]
-    timeouts = merged(base, plan.combo.timeouts)
+def _opened(site: Site, world: World, ask: Ask, last: bool, flat: bool) -> Iterator[Leaf]:
+    plan, nest = site.plan, site.nest
+    timeouts = merged(site.base, plan.combo.timeouts)
     inner_total = _nested_total(nest)
-    for place, step in enumerate(plan.steps, 1):
-        entry, is_last, places = step.entry, last and place == len(plan.steps), (*outer, place)
-        within = merged(timeouts, entry.timeouts)
-        bounds = (*own, *filter(None, (inner_total, entry.timeouts)))
-        nested = reference(entry.model)
+    for place, step in plan.placed():
+        places, is_last = (*site.outer, place), last and not plan.after(place)
+        within = merged(timeouts, step.entry.timeouts)
+        bounds = (*site.own, *filter(None, (inner_total, step.entry.timeouts)))
+        leaf = Leaf(step.entry, step.reason, nest, within, bounds, is_last, places=places)
+        nested = reference(step.entry.model)
         inner = None if nested is None else _nested_plan(nested, world, ask, len(nest))
-        if isinstance(inner, Plan):
-            yield from _opened((*nest, inner), places, world, ask, within, bounds, is_last)
+        if not isinstance(inner, Plan):
+            yield replace(leaf, obstacle=inner)
+            continue
+        within_it = Site((*nest, inner), within, places, bounds)
+        if inner.fuses and not flat:
+            yield replace(leaf, fusion=within_it)
         else:
-            yield Leaf(entry, step.reason, nest, within, bounds, is_last, inner, places)
+            yield from _opened(within_it, world, ask, is_last, flat)
 
 
 def _nested_total(nest: tuple[Plan, ...]) -> ComboTimeouts | None:
@@ -129,10 +150,7 @@ def _nested_plan(name: str, world: World, ask: Ask, level: int) -> Plan | Obstac
     """Loading refuses what is nested too deeply; this guard holds at run time as well."""
     if level >= LEVELS or name not in world.combos:
         return Obstacle(Skip.NESTED_TOO_DEEPLY, f"more than {LEVELS} levels")
-    try:
-        return plan_for(world.combos[name], world, ask)
-    except NotBuilt as missing:
-        return Obstacle(Skip.NOT_BUILT, str(missing))
+    return plan_for(world.combos[name], world, ask)
 
 
 def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle:

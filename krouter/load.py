@@ -142,6 +142,7 @@ class House:
             now=self._now,
         )
         self.router.books.append(self._keep)
+        self.router.amended.append(lambda route, news: self._keep(route))
         if kept.enabled:
             ledger.begin()
         return ledger
@@ -152,6 +153,7 @@ class House:
 
     async def close(self) -> None:
         """Ends every connection, and writes what the ledger still has to."""
+        await self.router.close()
         await self.router.world.wire.close()
         if self.ledger is not None:
             self.ledger.close(CLOSE_SECONDS)

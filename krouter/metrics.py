@@ -30,7 +30,7 @@ from krouter._version import __version__
 from krouter.board import Board
 from krouter.combos import reference
 from krouter.costs import PER_DOLLAR
-from krouter.route import Attempt, Route
+from krouter.route import Attempt, Route, Skipped
 
 Labels = tuple[str, ...]
 
@@ -294,6 +294,11 @@ class Metrics:
             "Requests served by another entry than the first in their order.",
             ("combo",),
         )
+        self._voices = Sum(
+            "krouter_fusion_voices_total",
+            "Whom fusions asked: panel, judge, or again for the only one that had answered.",
+            ("combo", "role", "outcome"),
+        )
         self._skips = Sum(
             "krouter_skips_total", "Entries and accounts that were passed over.", ("reason",)
         )
@@ -304,21 +309,38 @@ class Metrics:
         self._wasted = Spending("wasted_", "the attempts that the caller never saw")
 
     def book(self, route: Route) -> None:
-        """A request is over."""
+        """A request is over. What is still under way in it is counted when it has ended."""
         combo, status = self._combos.label(route.combo), _CLASSES.get(route.status, OTHER)
         self._requests.values[combo, route.dialect, route.outcome, status] += 1
         if route.ended is not None:
             self._durations.observe((combo, status), route.ended - route.began)
-        attempts = 0
         for step in route.steps:
-            if isinstance(step, Attempt):
-                attempts += 1
-                self._book_attempt(combo, step)
-            else:
-                self._skips.values[(step.reason,)] += 1
+            if not (route.lingers and _is_under_way(step)):
+                self._book_step(combo, step)
         if route.served:
-            self._fallback_attempts.values[(combo,)] += max(attempts - 1, 0)
-            self._fallback_requests.values[(combo,)] += route.served != first_entry(route)
+            own = sum(not route.is_of_panel(each) for each in route.attempts)
+            self._fallback_attempts.values[(combo,)] += max(own - 1, 0)
+            self._fallback_requests.values[(combo,)] += fell_back(route)
+        self._book_voices(route)
+
+    def amend(self, route: Route, news: Sequence[Attempt | Skipped]) -> None:
+        """The late calls of a request that is over have ended; `news` are their steps."""
+        combo = self._combos.label(route.combo)
+        for step in news:
+            self._book_step(combo, step)
+        self._book_voices(route)
+
+    def _book_voices(self, route: Route) -> None:
+        """Once, when all of them have ended: a late one may ask others."""
+        combo = self._combos.label(route.combo)
+        for voice in () if route.lingers else route.voices:
+            self._voices.values[combo, voice.role, voice.outcome] += 1
+
+    def _book_step(self, combo: str, step: Attempt | Skipped) -> None:
+        if isinstance(step, Attempt):
+            self._book_attempt(combo, step)
+        else:
+            self._skips.values[(step.reason,)] += 1
 
     def _book_attempt(self, combo: str, attempt: Attempt) -> None:
         provider = self._providers.label(attempt.provider)
@@ -350,6 +372,7 @@ class Metrics:
             self._first_bytes,
             self._fallback_attempts,
             self._fallback_requests,
+            self._voices,
             self._skips,
             self._locks_set,
             self._spent,
@@ -372,6 +395,17 @@ def _scope(key: Labels) -> str:
     _, account, model = key
     held = [kind for kind, name in (("account", account), ("model", model)) if name != "*"]
     return " and ".join(held)
+
+
+def fell_back(route: Route) -> bool:
+    """Whether another than the first entry served it. A fusion is one entry, whoever answers."""
+    final = route.final
+    fusions = route.fusions(final.places) if final and final.voice else []
+    return any(at != 1 for at in fusions[0]) if fusions else route.served != first_entry(route)
+
+
+def _is_under_way(step: Attempt | Skipped) -> bool:
+    return isinstance(step, Attempt) and step.ended is None
 
 
 def first_entry(route: Route) -> str:

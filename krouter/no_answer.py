@@ -27,14 +27,15 @@ def give_up(
     if progress.returned is not None:
         return failure(progress, progress.returned)
     if progress.held is not None:
-        progress.route.serve(progress.route.attempts[-1].entry)
-        progress.route.name_dropped()
+        assert progress.latest is not None
+        progress.route.serve(progress.latest)
+        progress.route.name_dropped(progress.latest)
         return progress.stamped(progress.held)
     if progress.last is not None:
         return failure(progress, progress.last)
     if progress.left() <= 0:
         message = f"The request's total time is over{_in_line(full)}."
-        return _error(progress, 504, message)
+        return error_for(progress, 504, message)
     if locked:
         return _all_locked(progress, locked)
     return _nothing_to_send(progress)
@@ -43,8 +44,11 @@ def give_up(
 def failure(progress: Progress, failed: Failed) -> Answer:
     """The error of one attempt as the caller is told it: what came of the request."""
     verdict = failed.verdict
+    if failed.fused is not None:
+        progress.route.outcome, progress.route.status = failed.ended, failed.fused.status
+        return failed.fused
     progress.route.outcome = verdict.failure
-    return _error(progress, verdict.status, verdict.message, failed)
+    return error_for(progress, verdict.status, verdict.message, failed)
 
 
 def _in_line(full: Sequence[Candidate]) -> str:
@@ -64,26 +68,25 @@ def _all_locked(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]])
         f"Every account that could answer is locked; first back is {candidate.leaf.name},"
         f" account {candidate.account.name}, in {left:.0f} s ({lock.failure})."
     )
-    return _error(progress, status, message)
+    return error_for(progress, status, message)
 
 
 def _nothing_to_send(progress: Progress) -> Answer:
     skipped = [step for step in progress.route.steps if isinstance(step, Skipped)]
     unbuilt = {
         Skip.NEEDS_TRANSLATION,
-        Skip.NOT_BUILT,
         Skip.UNSUPPORTED,
         Skip.NO_EMBEDDINGS,
     }
     counted = [step for step in skipped if step.reason is not Skip.ALREADY_TRIED]
     if counted and all(step.reason is Skip.CALLER_UNSIGNED for step in counted):
-        return _error(progress, 401, _unsigned(progress, counted))
+        return error_for(progress, 401, _unsigned(progress, counted))
     status = 501 if all(step.reason in unbuilt for step in counted) else 503
     reasons = (
         f"{step.entry}: {step.reason}{f' ({step.detail})' if step.detail else ''}"
         for step in skipped
     )
-    return _error(progress, status, "No entry could be sent to. " + "; ".join(reasons) + ".")
+    return error_for(progress, status, "No entry could be sent to. " + "; ".join(reasons) + ".")
 
 
 def _unsigned(progress: Progress, skipped: list[Skipped]) -> str:
@@ -92,16 +95,19 @@ def _unsigned(progress: Progress, skipped: list[Skipped]) -> str:
     return f"{names} is answered with the caller's own credential, and none was sent. {how}"
 
 
-def _error(progress: Progress, status: int, message: str, failed: Failed | None = None) -> Answer:
+def error_for(
+    progress: Progress, status: int, message: str, failed: Failed | None = None
+) -> Answer:
+    """An error as the caller of this request gets it."""
     notes = {"krouter_route": progress.route.id}
-    if trail := progress.route.trail():
+    if progress.part is None and (trail := progress.route.trail()):
         notes["krouter_tried"] = trail
     headers = [
         (n, v) for n, v in (failed.headers if failed else None) or [] if n not in _BODY_HEADERS
     ]
-    told = failed.told if failed else None
+    theirs = failed.told if failed else None
     answer = error_answer(
-        progress.call.dialect, status, message, told=told, notes=notes, headers=headers
+        progress.call.dialect, status, message, told=theirs, notes=notes, headers=headers
     )
     answer.headers += _waiting(progress, status)
     why = f", {failed.verdict.failure}" if failed else f": {message}"

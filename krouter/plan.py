@@ -6,9 +6,9 @@ this order, each step with its reason. The same input gives the same plan.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, count
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -22,11 +22,8 @@ Needs = frozenset[Medium]
 """The kinds of attachments that the latest message carries."""
 
 
-class NotBuilt(Exception):
-    """A call that needs what this version of krouter does not do; the text names it."""
-
-
 AS_LISTED = "as listed"
+IN_THE_PANEL = "in the panel"
 NOTHING_KNOWN: Mapping[Medium, Known] = MappingProxyType({})
 
 
@@ -99,10 +96,33 @@ class Plan(Struct, frozen=True):
     snapshot: Snapshot
     steps: tuple[Step, ...]
     switches: tuple[str, ...] = ()
+    passed: int = 0
+    """How many entries of the order stand before these, where only a part of it is run."""
 
     @property
     def combo(self) -> Combo:
         return self.snapshot.combo
+
+    @property
+    def fuses(self) -> bool:
+        """Whether its entries are asked all at once."""
+        return strategy_of(self.combo, self.snapshot.routing).fuses
+
+    def placed(self) -> Iterator[tuple[int, Step]]:
+        """Each entry with its place in the whole order, counted from 1."""
+        return zip(count(self.passed + 1), self.steps, strict=False)
+
+    def after(self, place: int) -> tuple[Step, ...]:
+        return self.steps[max(place - self.passed, 0) :]
+
+    def alone(self, place: int) -> Plan:
+        """The one entry at its place."""
+        at = place - self.passed
+        return Plan(self.snapshot, self.steps[at - 1 : at], (), place - 1)
+
+    def instead(self, entry: Entry, reason: str) -> Plan:
+        """An entry that is none of the order's own, at place 0, which is before the first."""
+        return Plan(self.snapshot, (Step(entry, reason),), (), -1)
 
 
 @dataclass(slots=True)
@@ -117,9 +137,12 @@ class _Place:
 
 
 def make_plan(given: Snapshot) -> Plan:
-    """The order of one request. Raises NotBuilt for a strategy that cannot be run."""
+    """The order of one request. A panel is asked as a whole, so nothing orders it."""
     combo, routing, needs = given.combo, given.routing, given.needs
-    strategy = runnable(combo, routing)
+    strategy = strategy_of(combo, routing)
+    if strategy.fuses:
+        panel = (Step(entry, IN_THE_PANEL, n) for n, entry in enumerate(combo.models, 1))
+        return Plan(given, tuple(panel))
     listed = _listed(given, strategy)
     groups = _split(listed, needs)
     split = list(chain.from_iterable(groups))
@@ -136,16 +159,11 @@ def make_plan(given: Snapshot) -> Plan:
     return Plan(given, tuple(steps), tuple(switches))
 
 
-def runnable(combo: Combo, routing: RoutingSettings) -> Strategy:
-    """The combo's strategy. Raises NotBuilt where it cannot be run."""
-    strategy = strategy_of(combo, routing)
-    if strategy.order is None:
-        raise NotBuilt(f"the combo {combo.name!r} uses {strategy.name} ({strategy.title})")
-    return strategy
-
-
 def strategy_of(combo: Combo, routing: RoutingSettings) -> Strategy:
-    """`fallback` follows the global Combo Round Robin switch, `priority` never does."""
+    """`fallback` follows the global Combo Round Robin switch, `priority` never does. A panel of one
+    is a plain call."""
+    if combo.strategy == "fusion" and len(combo.models) == 1:
+        return STRATEGIES["priority"]
     follows = combo.strategy == "fallback" and routing.combo_round_robin
     return STRATEGIES["round-robin" if follows else combo.strategy]
 
@@ -160,7 +178,6 @@ def _sticky_limit(combo: Combo, routing: RoutingSettings) -> int:
 
 def _listed(given: Snapshot, strategy: Strategy) -> list[_Place]:
     """The entries as the strategy has them, each with what is known of it."""
-    assert strategy.order is not None
     passed = given.turn // _sticky_limit(given.combo, given.routing)
     known = zip(range(1, len(given.seen) + 1), given.combo.models, given.seen, strict=True)
     found = strategy.order(tuple(known), passed)

@@ -7,17 +7,33 @@ import math
 from dataclasses import dataclass, field
 
 from krouter.adapter import Call
-from krouter.answer import Answer, stamps
+from krouter.answer import Answer, route_header, stamps
 from krouter.attempt import Failed
 from krouter.board import Blocked, Target
 from krouter.callers import carried
 from krouter.combos import Entry, Medium
 from krouter.lineup import Candidate, Leaf
-from krouter.route import Route, Skip, Skipped
+from krouter.route import Attempt, End, Route, Skip, Skipped
 from krouter.standing import standing
+from krouter.wire import Headers
 from krouter.world import Ask, World
 
 IMAGE: frozenset[Medium] = frozenset(("image",))
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one call of a fusion is: `is_copy` that it is a panel's, whose answer no caller waits
+    for. `name` tells it from the others; with `key`, which the caller gave its request or krouter
+    did, it makes the key of each attempt."""
+
+    name: str
+    key: str
+    is_copy: bool
+    left_out: frozenset[str] = frozenset()
+    """Fields that no entry's parameters may bring back."""
+    cancels: bool = False
+    """Whether what is not waited for any longer is to be called off."""
 
 
 @dataclass(slots=True)
@@ -31,6 +47,9 @@ class Progress:
     deadline: float
     rename: str | None
     ask: Ask
+    part: Part | None = None
+    """Of a fusion; such a one says nothing of itself in the headers of a reply."""
+    latest: Attempt | None = None
     last: Failed | None = None
     """The failure of the last attempt."""
     returned: Failed | None = None
@@ -57,14 +76,31 @@ class Progress:
     @property
     def dropped(self) -> tuple[str, ...]:
         """What the last attempt was sent without."""
-        return self.route.attempts[-1].dropped
+        return self.latest.dropped if self.latest else ()
+
+    def has_answered(self, candidate: Candidate) -> bool:
+        """Whether an account has answered another call of the same fusion: what locked it since
+        is no reason to give up."""
+        account = candidate.account
+        return self.part is not None and any(
+            (each.provider, each.account, each.outcome)
+            == (account.provider, account.name, End.ANSWERED)
+            for each in self.route.whole.attempts
+        )
 
     def is_blind(self, entry: Entry) -> bool:
         return standing(entry, self.world, IMAGE).is_blind
 
     def blocked(self, candidate: Candidate) -> Blocked | None:
         account = candidate.account
-        return self.world.board.blocked(account.provider, account.name, candidate.model)
+        return self.world.board.blocked(
+            account.provider, account.name, candidate.model, self.request
+        )
+
+    @property
+    def request(self) -> str:
+        """What tells the request to the board, where it makes several calls at once."""
+        return self.route.id if self.part else ""
 
     def has_room(self, candidate: Candidate) -> bool:
         account = candidate.account
@@ -82,15 +118,29 @@ class Progress:
             entry.model not in tried and not self.is_blind(entry) for entry in leaf.later()
         )
 
+    def begin(self, attempt: Attempt) -> None:
+        self.latest = attempt
+        self.route.add(attempt)
+
+    def failed(self, outcome: Failed) -> None:
+        """The last of what was tried."""
+        self.last, self.held = outcome, outcome.held
+
     def served(self, leaf: Leaf, answer: Answer) -> Answer:
-        self.route.serve(leaf.name)
+        assert self.latest is not None
+        self.route.serve(self.latest)
         self.say(f"{leaf.name} answers")
         return self.stamped(answer)
 
     def stamped(self, answer: Answer) -> Answer:
         self.route.status = answer.status
-        answer.headers = [*answer.headers, *stamps(self.route)]
+        answer.headers = [*answer.headers, *self.stamps()]
         return answer
+
+    def stamps(self) -> Headers:
+        """The headers by which krouter says what it did. Those of a fusion's reply tell nothing of
+        its panel."""
+        return stamps(self.route) if self.part is None else [route_header(self.route)]
 
     def wait_helps(self, at: float) -> None:
         self.ready_at = min(self.ready_at, at)
@@ -103,7 +153,7 @@ class Progress:
         return self.deadline - asyncio.get_running_loop().time()
 
     def skip(self, leaf: Leaf, account: str, reason: Skip, detail: str = "") -> None:
-        self.route.steps.append(Skipped(leaf.name, account, reason, detail, leaf.places))
+        self.route.add(Skipped(leaf.name, account, reason, detail, leaf.places))
         self.say(f"{leaf.name}: skipped, {reason}{f' ({detail})' if detail else ''}")
 
     def say(self, line: str) -> None:

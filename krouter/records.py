@@ -37,6 +37,8 @@ class RecordError(ValueError):
 
 def encode(route: Route) -> Encoded:
     """Raises TypeError and ValueError where a route cannot be kept."""
+    if route.whole is not route:
+        raise TypeError("a part of a route is no record")
     combos: dict[str, bytes] = {}
 
     def plain(value: Any) -> Any:

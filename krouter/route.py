@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct, field
@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from krouter.costs import dollars
 from krouter.dialects.base import Usage
 from krouter.errors import Failure
-from krouter.plan import Plan, Snapshot
+from krouter.plan import Plan, Snapshot, strategy_of
 from krouter.ranking import Place, Standing
 from krouter.vocabulary import known_names
 
@@ -39,7 +39,6 @@ class Skip(StrEnum):
     NO_ACCOUNT = "no account"
     NO_CREDENTIAL = "credential cannot be read"
     CALLER_UNSIGNED = "the caller sent no credential of its own"
-    NOT_BUILT = "not built"
     NEEDS_TRANSLATION = "needs translation"
     UNSUPPORTED = "cannot be reached"
     NO_EMBEDDINGS = "cannot be reached for embeddings"
@@ -62,6 +61,12 @@ class End(StrEnum):
     NO_MESSAGES = "no messages"
     VECTORS_DIFFER = "vectors of different sizes"
     NOTHING_SENT = "nothing could be sent"
+    PANEL_TOO_LARGE = "panel too large"
+    PANEL_FAILED = "no answer of the panel"
+    NO_TEXT = "no text"
+    UNREADABLE = "unreadable"
+    LATE = "late"
+    CALLED_OFF = "called off"
     KROUTER_FAILED = "krouter failed"
 
 
@@ -69,7 +74,7 @@ REASONS: frozenset[str] = frozenset((*Skip, *Failure, *End))
 """The closed list: every `reason` of a step and every `outcome` is one of these."""
 
 
-_CUT_OFF = frozenset((Failure.TIMED_OUT, Failure.CALLER_GONE))
+_CUT_OFF = frozenset((Failure.TIMED_OUT, Failure.CALLER_GONE, End.CALLED_OFF))
 
 
 class Skipped(Struct, tag="skip", tag_field="step"):
@@ -80,6 +85,8 @@ class Skipped(Struct, tag="skip", tag_field="step"):
     reason: Skip
     detail: str = ""
     places: Places = ()
+    voice: int = 0
+    """Which of the route's voices it belongs to, counted from 1; 0 for none."""
 
 
 class Attempt(Struct, tag="attempt", tag_field="step"):
@@ -114,6 +121,8 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
     """What of the request could not be carried to the provider."""
     places: Places = ()
     """Of the entry, or of the one that it stands in for."""
+    voice: int = 0
+    """Which of the route's voices it belongs to, counted from 1; 0 for none."""
 
     @property
     def is_unpriced(self) -> bool:
@@ -121,6 +130,30 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
         provider may count what it did before it was cut off. An error of its own used none."""
         may_have = self.seen or self.outcome in _CUT_OFF
         return self.cost is None and (self.usage is not None or may_have)
+
+
+Role = Literal["panel", "judge", "again"]
+"""What is asked of an entry in a fusion: for its answer, to judge the answers, or, as the only one
+that has answered, to answer the caller itself."""
+
+
+class Voice(Struct):
+    """One entry that a fusion asked. Times are epoch seconds, lengths are in characters."""
+
+    role: Role
+    entry: str
+    began: float
+    place: int = 0
+    """In the panel, counted from 1; 0 for the others."""
+    within: int = 0
+    """The voice in whose own panel this one is, counted from 1; 0 for none."""
+    ended: float | None = None
+    outcome: str = End.UNDER_WAY
+    """Of `REASONS`."""
+    length: int | None = None
+    """Of the text that it gave; None where none could be read, or it went to the caller unread."""
+    given: int | None = None
+    """How much of it the judge was given; None where the judge was not asked."""
 
 
 class Placed(Struct, frozen=True):
@@ -156,7 +189,7 @@ class Route(Struct):
     plan: list[Placed] = field(default_factory=list)
     nested: dict[str, list[Placed]] = field(default_factory=dict)
     """The plan of each nested combo that was reached, by its name; one that was reached again has
-    its places before the name."""
+    its places before the name, as often as it takes."""
     entered: dict[str, Places] = field(default_factory=dict)
     """Where each of `nested` stands."""
     switches: list[str] = field(default_factory=list)
@@ -169,6 +202,8 @@ class Route(Struct):
     """What the plan was made from, and then each nested one in turn."""
     rankings: dict[str, Standing] = field(default_factory=dict)
     """What each order of accounts was made from."""
+    voices: list[Voice] = field(default_factory=list)
+    """Whom a fusion asked, in the order in which they were asked."""
     notes: list[str] = field(default_factory=list)
     dropped: list[str] = field(default_factory=list)
     request: str | None = None
@@ -178,6 +213,60 @@ class Route(Struct):
     outcome: str = End.UNDER_WAY
     """Of `REASONS`."""
     ended: float | None = None
+    lingers: bool = False
+    """Whether it is over for the caller, though late calls of a fusion are still under way."""
+    revision: int = 0
+    """How often it was told anew since then, as such calls ended."""
+
+    def add(self, step: Attempt | Skipped) -> None:
+        self.steps.append(step)
+
+    def strand(self, voice: Voice, *, heard: bool) -> Strand:
+        """A part of this route, with what is asked of one entry; whether it is `heard` says that
+        its answer goes to the caller."""
+        whole = self.whole
+        voice.within = self.voice
+        whole.voices.append(voice)
+        return Strand(
+            whole.id,
+            voice.began,
+            whole.dialect,
+            whole.asked,
+            whole.stream,
+            whole.combo,
+            request=whole.request,
+            notes=whole.notes,
+            dropped=whole.dropped if heard else [],
+            whole_route=whole,
+            voice_number=len(whole.voices),
+            heard=heard,
+        )
+
+    @property
+    def whole(self) -> Route:
+        """The route that this one is a part of, or itself."""
+        return self
+
+    @property
+    def voice(self) -> int:
+        """The number of the voice that this is the part of; 0 for the whole."""
+        return 0
+
+    @property
+    def final(self) -> Attempt | None:
+        """The attempt whose answer the caller was given, or else the last."""
+        attempts = self.attempts
+        seen = (each for each in reversed(attempts) if each.seen)
+        return next(seen, attempts[-1] if attempts else None)
+
+    @property
+    def end(self) -> str:
+        """What came of it: an error that is noted already, or else what came of the attempt whose
+        answer it is."""
+        if self.outcome != End.UNDER_WAY:
+            return self.outcome
+        final = self.final
+        return final.outcome if final else End.NOTHING_SENT
 
     @property
     def attempts(self) -> list[Attempt]:
@@ -192,8 +281,9 @@ class Route(Struct):
         combo."""
         placed = [Placed(step.entry.model, step.reason, step.listed) for step in plan.steps]
         if places:
-            name = plan.combo.name
-            key = located(places, name) if name in self.nested else name
+            key = plan.combo.name
+            while key in self.nested:
+                key = located(places, key)
             self.nested[key], self.entered[key] = placed, places
         else:
             self.plan = placed
@@ -218,13 +308,17 @@ class Route(Struct):
         *outer, _ = places
         return self.nested.get(self.inside(tuple(outer)) or "", []) if outer else self.plan
 
-    def name_dropped(self) -> None:
-        """What the last attempt dropped is what the caller's answer came without."""
-        self.dropped += [name for name in self.attempts[-1].dropped if name not in self.dropped]
+    def name_dropped(self, attempt: Attempt) -> None:
+        """What this attempt dropped is what the caller's answer came without."""
+        self.dropped += [name for name in attempt.dropped if name not in self.dropped]
 
-    def serve(self, entry: str) -> None:
-        """The caller is given what `entry`, tried last, has answered."""
-        self.served, self.attempts[-1].seen = entry, True
+    def serve(self, attempt: Attempt) -> None:
+        """The caller is given what this attempt has answered."""
+        self.served, attempt.seen = attempt.entry, True
+
+    def take_on(self, part: Strand) -> None:
+        """What has come of a part is what comes of this."""
+        self.served = part.served
 
     def seal(self) -> None:
         """Leaves of what callers have written only what is no part of the conversation."""
@@ -261,11 +355,35 @@ class Route(Struct):
         for step in (record := self._plain())["steps"]:
             if step.get("cost") is not None:
                 step["cost"] = dollars(step["cost"])
-        spent = sum(attempt.cost or 0 for attempt in self.attempts)
-        record["usage"] = msgspec.to_builtins(self.usage)
-        record["cost"] = dollars(spent) if spent or not self.unpriced else None
-        record["unpriced"] = len(self.unpriced)
-        return record
+        for number, voice in enumerate(record["voices"], 1):
+            voice |= _spent(self.attempts_of(number))
+        return record | _spent(self.attempts)
+
+    def attempts_of(self, voice: int) -> list[Attempt]:
+        """Those of a voice, counted from 1, and of the voices of its own panel."""
+        inner = {voice}
+        for number, each in enumerate(self.voices, 1):
+            if each.within in inner:
+                inner.add(number)
+        return [attempt for attempt in self.attempts if attempt.voice in inner]
+
+    def fusions(self, places: Places) -> list[Places]:
+        """Where the fusions stand in which an entry at `places` was asked, the outermost first."""
+        reached = zip(((), *self.entered.values()), self.snapshots, strict=False)
+        fused = {at for at, given in reached if strategy_of(given.combo, given.routing).fuses}
+        return [places[:level] for level in range(len(places)) if places[:level] in fused]
+
+    def is_of_panel(self, step: Attempt | Skipped) -> bool:
+        """Whether it is a part of what one of a panel was asked for."""
+        return any(voice.role == "panel" for voice in self.around(step.voice))
+
+    def around(self, voice: int) -> list[Voice]:
+        """The voice of a number, after those in whose own panel it is; none for 0."""
+        found: list[Voice] = []
+        while voice:
+            found.append(self.voices[voice - 1])
+            voice = found[-1].within
+        return found[::-1]
 
     def _plain(self) -> dict[str, Any]:
         names = (name for name in self.__struct_fields__ if name not in ("snapshots", "rankings"))
@@ -281,7 +399,61 @@ class Route(Struct):
         return [each for each in self.attempts if each.is_unpriced]
 
 
+class Strand(Route, kw_only=True):
+    """The part of a route that one voice is. What it tries is a part of the whole too."""
+
+    whole_route: Route
+    voice_number: int
+    heard: bool
+    """Whether the caller is given what it answers."""
+    answered: Attempt | None = None
+    """The attempt whose answer it is."""
+
+    @property
+    def whole(self) -> Route:
+        return self.whole_route
+
+    @property
+    def voice(self) -> int:
+        return self.voice_number
+
+    def add(self, step: Attempt | Skipped) -> None:
+        step.voice = self.voice_number
+        self.steps.append(step)
+        self.whole_route.steps.append(step)
+
+    @property
+    def final(self) -> Attempt | None:
+        return self.answered or super().final
+
+    def serve(self, attempt: Attempt) -> None:
+        self.served, self.answered = attempt.entry, attempt
+        attempt.seen = self.heard
+
+    def take_on(self, part: Strand) -> None:
+        self.served, self.answered = part.served, part.answered
+
+    def note_plan(self, plan: Plan, places: Places = ()) -> None:
+        self.whole_route.note_plan(plan, places)
+
+    def note_ranking(
+        self, entry: str, standing: Standing, ranked: list[Place], places: Places = ()
+    ) -> None:
+        self.whole_route.note_ranking(entry, standing, ranked, places)
+
+
 _FAILURES = frozenset(Failure)
+
+
+def _spent(attempts: list[Attempt]) -> dict[str, Any]:
+    """Tokens, money in US dollars, and the number of attempts of which that is not known."""
+    spent = sum(attempt.cost or 0 for attempt in attempts)
+    unpriced = sum(attempt.is_unpriced for attempt in attempts)
+    return {
+        "usage": msgspec.to_builtins(total_usage(attempts)),
+        "cost": dollars(spent) if spent or not unpriced else None,
+        "unpriced": unpriced,
+    }
 
 
 def total_usage(attempts: list[Attempt]) -> Usage:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
+from krouter.attempt import Failed
 from krouter.combos import Combo, Entry, reference
 from krouter.costs import cost_of
 from krouter.dialects.embeddings import EMBEDDINGS, nothing_given
@@ -24,11 +25,13 @@ from krouter.dialects.session import session_key
 from krouter.dialects.stored import stored_field
 from krouter.embeddable import why_not
 from krouter.errors import Failure
-from krouter.lineup import merged
-from krouter.plan import NotBuilt
+from krouter.fusion import Fusion
+from krouter.late import Late
+from krouter.lineup import Site, merged
+from krouter.no_answer import failure
 from krouter.problems import did_you_mean, nearest
 from krouter.progress import Progress
-from krouter.route import End, Route, Skip
+from krouter.route import Attempt, End, Route, Skipped
 from krouter.settings import ComboTimeouts
 from krouter.standing import plan_for
 from krouter.walk import Walk
@@ -219,13 +222,6 @@ def _unlike(call: Call, combo: Combo, world: World) -> str:
     return "" if call.body.value("dimensions") else why_not(combo, world)
 
 
-def _in_turn(combo: Combo) -> Combo:
-    """Embeddings cannot be fused."""
-    if combo.strategy != "fusion":
-        return combo
-    return combo.model_copy(update={"strategy": "fallback"})
-
-
 def _timed(combo: Combo, call: Call) -> Combo:
     """A caller's own time limit is all that counts where no other entry waits for its turn."""
     if call.total is None:
@@ -244,7 +240,10 @@ class Router:
         self.world = world
         self.books: list[Callable[[Route], None]] = []
         """Who is told of every route when it is over."""
+        self.amended: list[Callable[[Route, list[Attempt | Skipped]], None]] = []
+        """Who is told of what has come to a route since it was over."""
         self.routes: deque[Route] = deque(maxlen=KEPT_ROUTES)
+        self._late = Late()
         self._new_id = new_id
 
     def reload(self, world: World) -> None:
@@ -258,8 +257,8 @@ class Router:
     ) -> Answer:
         """The answer, in the caller's dialect; errors are answers too. Its `close` must be awaited.
 
-        A cancelled call cancels what it sent. `world` is for this call alone; `began` is told its
-        route, which an exception takes along nowhere.
+        A cancelled call cancels what it sent, but for late calls of a fusion. `world` is for this
+        call alone; `began` is told its route, which an exception takes along nowhere.
         """
         world = world or self.world
         asked = call.model[:LONGEST_NAME]
@@ -292,7 +291,6 @@ class Router:
                     return self._refused(call, route, 400, fault, Failure.BAD_REQUEST)
                 if fault := _unlike(call, combo, world):
                     return self._refused(call, route, 400, fault, End.VECTORS_DIFFER)
-                combo = _in_turn(combo)
             ask = _ask(call, world)
             plan = plan_for(combo, world, ask, adapted=not stored)
         except UnknownModel as unknown:
@@ -300,9 +298,6 @@ class Router:
         except StoredElsewhere as elsewhere:
             notes = {"code": elsewhere.code, "param": elsewhere.field}
             return self._refused(call, route, 400, str(elsewhere), End.STORED_ELSEWHERE, notes)
-        except NotBuilt as missing:
-            message = f"This version cannot answer: {missing}."
-            return self._refused(call, route, 501, message, Skip.NOT_BUILT)
         route.combo = "" if destination.direct else destination.combo.name
         route.needs = tuple(sorted(ask.needs))
         for line in plan.switches:
@@ -311,7 +306,22 @@ class Router:
         total = call.total or merged(world.settings.timeouts, combo.timeouts).total
         deadline = asyncio.get_running_loop().time() + total
         rename = self._rename(call, world)
-        return await Walk(Progress(call, world, route, deadline, rename, ask)).run(plan)
+        progress = Progress(call, world, route, deadline, rename, ask)
+        site = Site((plan,), world.settings.timeouts)
+        if not plan.fuses:
+            return await self._walk(progress, site)
+        outcome = await self._fuse(progress, site)
+        return failure(progress, outcome) if isinstance(outcome, Failed) else outcome
+
+    async def _walk(self, progress: Progress, site: Site) -> Answer:
+        return await Walk(progress, self._fuse).run(site)
+
+    async def _fuse(self, progress: Progress, site: Site) -> Answer | Failed:
+        return await Fusion(progress, site, self._walk, self._late.add).answer()
+
+    async def close(self) -> None:
+        """Ends the calls that nobody waits for."""
+        await self._late.close()
 
     def _refused(
         self,
@@ -324,8 +334,7 @@ class Router:
     ) -> Answer:
         self.world.log("COMBO", f"{route.asked}: {status} {message}")
         route.status, route.outcome = status, reason
-        headers = [("x-should-retry", "false"), *stamps(route)] if status == 501 else stamps(route)
-        return error_answer(call.dialect, status, message, notes=notes, headers=headers)
+        return error_answer(call.dialect, status, message, notes=notes, headers=stamps(route))
 
     def _rename(self, call: Call, world: World) -> str | None:
         """Claude Code sends the reply's model back on resume, so messages callers see the name
@@ -346,21 +355,16 @@ class Router:
             try:
                 book()
             finally:
-                self._finish(route, _outcome(route), world)
+                self._finish(route, route.end, world)
 
         answer.on_close = close
         return answer
 
     def _finish(self, route: Route, outcome: str, world: World) -> None:
         route.outcome = outcome
-        if not world.settings.ledger.prompts:
-            route.seal()
-        for attempt in route.attempts:
-            provider = world.registry.providers.get(attempt.provider)
-            if provider is not None and attempt.usage is not None:
-                prices = world.catalog.facts(provider, attempt.model).prices
-                attempt.cost = cost_of(attempt.usage, prices)
+        _account(route, route.attempts, world)
         route.ended = world.board.now()
+        self._late.over(route, lambda news: self._amend(route, news, world))
         usage, tries = route.usage, len(route.attempts)
         world.log(
             "ROUTE",
@@ -371,10 +375,20 @@ class Router:
         for book in self.books:
             book(route)
 
+    def _amend(self, route: Route, news: list[Attempt | Skipped], world: World) -> None:
+        """What was late has come to its end."""
+        _account(route, [step for step in news if isinstance(step, Attempt)], world)
+        route.revision += 1
+        for book in self.amended:
+            book(route, news)
 
-def _outcome(route: Route) -> str:
-    """What came of a request is what the caller got: an error that is noted already, or else what
-    came of the last attempt."""
-    if route.outcome != End.UNDER_WAY:
-        return route.outcome
-    return route.attempts[-1].outcome if route.attempts else End.NOTHING_SENT
+
+def _account(route: Route, attempts: list[Attempt], world: World) -> None:
+    """What is kept of a route, and what these of its attempts cost."""
+    if not world.settings.ledger.prompts:
+        route.seal()
+    for attempt in attempts:
+        provider = world.registry.providers.get(attempt.provider)
+        if provider is not None and attempt.usage is not None:
+            prices = world.catalog.facts(provider, attempt.model).prices
+            attempt.cost = cost_of(attempt.usage, prices)

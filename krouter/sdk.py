@@ -179,7 +179,7 @@ class Router:
         source = self._source(answer, asked)
         if answer.status >= 400:
             route = answer.route
-            cut = not (route and route.attempts and route.attempts[-1].first_byte)
+            cut = not (route and route.final and route.final.first_byte)
             message = message_of(shapes.decode(answer.body), answer.status)
             raise self._error(answer, failure_of(route), answer.status, message, cut)
         if isinstance(came, Line):
@@ -192,7 +192,7 @@ class Router:
 
     def _source(self, answer: Answer, asked: Asked) -> Source:
         route = answer.route
-        last = route.attempts[-1] if route and route.attempts else None
+        last = route.final if route else None
         entry = last.entry if last else ""
         provider = self._registry.find(entry.partition("/")[0])
         return Source(
@@ -214,7 +214,7 @@ class Router:
             status=status,
             message=message,
             provider=self._litellms_name(route),
-            model=route.attempts[-1].model if route and route.attempts else _asked_for(route),
+            model=route.final.model if route and route.final else _asked_for(route),
             headers=answer.headers,
             body=answer.body,
             cut=cut,
@@ -227,9 +227,10 @@ class Router:
 
     def _litellms_name(self, route: Route | None) -> str:
         """LiteLLM's name for the provider of the last attempt; one of the user's own keeps its."""
-        if not route or not route.attempts:
+        final = route.final if route else None
+        if final is None:
             return ""
-        name = route.attempts[-1].entry.partition("/")[0]
+        name = final.entry.partition("/")[0]
         provider = self._registry.find(name)
         return name if provider is None or provider.own else provider.litellm
 

@@ -154,12 +154,10 @@ def failure_of(route: Route | None) -> Failure | None:
     was missing."""
     if route is None:
         return None
-    if not route.attempts:
+    if route.final is None:
         reasons = {step.reason for step in route.steps if isinstance(step, Skipped)}
         return Failure.NOT_SIGNED_IN if reasons and reasons <= _NO_CREDENTIAL else None
-    noted = route.outcome in _FAILURES
-    outcome = route.outcome if noted else route.attempts[-1].outcome
-    return Failure(outcome) if outcome in _FAILURES else None
+    return Failure(route.end) if route.end in _FAILURES else None
 
 
 _FAILURES = frozenset(Failure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any
 
 from krouter.adapter import Call
@@ -12,8 +13,10 @@ from krouter.callers import CallerUnsigned, callers_token
 from krouter.dialects.strip import without_images
 from krouter.dialects.thinking import thinking_digests, unsigned_digests, without_thinking
 from krouter.features import Feature, in_other_spelling, in_other_words, without_features
+from krouter.headers import IDEMPOTENCY_KEY
 from krouter.lineup import Candidate
-from krouter.progress import Progress
+from krouter.progress import Part, Progress
+from krouter.route import Attempt
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Featur
     name for it."""
     call, name, dropped = progress.call, progress.call.dialect.name, []
     board, provider, model = progress.world.board, candidate.provider.name, candidate.model
-    params: Mapping[str, Any] = candidate.leaf.entry.params
+    params = _allowed(candidate.leaf.entry.params, progress.part)
 
     def drop(feature: Feature) -> bool:
         nonlocal call, params
@@ -59,6 +62,27 @@ def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Featur
             for other in others:
                 drop(other)
     return Sendable(call, params, tuple(dropped))
+
+
+def _allowed(params: Mapping[str, Any], part: Part | None) -> Mapping[str, Any]:
+    """An entry's parameters, less what a fusion has taken out of the request."""
+    if part is None or part.left_out.isdisjoint(params):
+        return params
+    return {name: value for name, value in params.items() if name not in part.left_out}
+
+
+def keyed(progress: Progress, call: Call, attempt: Attempt) -> Call:
+    """A call of a fusion has an idempotency key of its own, so that no provider takes one of them
+    for another and gives it the other's answer."""
+    part = progress.part
+    if part is None:
+        return call
+    number = len(progress.route.attempts)
+    told = (part.key, part.name, str(number), attempt.provider, attempt.model)
+    digest = sha256("\0".join(told).encode("utf-8", "replace"))
+    digest.update(call.body.raw)
+    headers = [pair for pair in call.headers if pair[0] != IDEMPOTENCY_KEY]
+    return replace(call, headers=[*headers, (IDEMPOTENCY_KEY, digest.hexdigest())])
 
 
 def _without_feature(params: Mapping[str, Any], feature: Feature) -> Mapping[str, Any]:

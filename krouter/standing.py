@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from krouter.catalog import Known, with_entry
 from krouter.combos import LEVELS, Combo, Entry, Medium, reference
+from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.plan import (
     NOTHING_KNOWN,
     Needs,
@@ -14,7 +15,7 @@ from krouter.plan import (
     Standing,
     make_plan,
     rotates,
-    runnable,
+    strategy_of,
 )
 from krouter.providers import Provider
 from krouter.quota import is_spent
@@ -29,15 +30,18 @@ _UNKNOWN_PROVIDER = Standing(missing="unknown provider")
 
 def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Plan:
     """The order of `combo`'s entries for one request. Only what a caller asks for itself is
-    `adapted`. Raises NotBuilt."""
+    `adapted`."""
     return make_plan(snapshot(combo, world, ask, adapted=adapted))
 
 
 def snapshot(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Snapshot:
-    """All that the order of this request follows from. A rotation moves on by it, so that a combo
-    which cannot be run is refused before. Raises NotBuilt."""
+    """All that the order of this request follows from. A rotation moves on by it. Embeddings
+    cannot be fused, so that they try a panel in order."""
     routing = world.settings.routing
-    runnable(combo, routing)
+    if combo.strategy == "fusion" and ask.dialect == EMBEDDINGS.name:
+        combo = combo.model_copy(update={"strategy": "fallback"})
+    if strategy_of(combo, routing).fuses:
+        return Snapshot(combo, routing, (_UNKNOWN,) * len(combo.models), ask.stream, ask.needs)
     turn = ask.turn(combo.name) if rotates(combo, routing) else 0
     seen = _seen(combo, world, ask.needs)
     found = Snapshot(combo, routing, seen, ask.stream, ask.needs, turn)

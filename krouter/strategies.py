@@ -15,13 +15,13 @@ Order = Callable[[Sequence[Any], int], Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """`order` is None where this version cannot run the strategy yet. One that `rotates` counts
-    its requests."""
+    """One that `rotates` counts its requests; one that `fuses` asks all its entries at once."""
 
     name: str
     title: str
-    order: Order | None
+    order: Order
     rotates: bool = False
+    fuses: bool = False
 
 
 def as_listed(entries: Sequence[T], turn: int) -> Sequence[T]:
@@ -40,7 +40,7 @@ STRATEGIES: Mapping[str, Strategy] = MappingProxyType(
             Strategy("fallback", "the list in order", as_listed),
             Strategy("priority", "the list in order, never rotated", as_listed),
             Strategy("round-robin", "another entry first each time", rotated, rotates=True),
-            Strategy("fusion", "ask every entry, a judge writes one answer", None),
+            Strategy("fusion", "ask every entry, a judge writes one answer", as_listed, fuses=True),
         )
     }
 )

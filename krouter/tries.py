@@ -20,7 +20,7 @@ from krouter.no_answer import failure
 from krouter.progress import Progress
 from krouter.route import Attempt, Skip
 from krouter.secrets import SecretError
-from krouter.sendable import secret_for, sendable
+from krouter.sendable import keyed, secret_for, sendable
 from krouter.vectors import guarded
 
 LONGEST_WAIT = 10.0
@@ -65,8 +65,8 @@ class Tries:
         again.due = False
         outcome = await self._try(candidate, final, taken)
         while isinstance(outcome, Failed):
-            self.progress.last = failed = outcome
-            self.progress.held = failed.held
+            failed = outcome
+            self.progress.failed(failed)
             if not await self._may_help(candidate, failed, again):
                 break
             if not self.progress.has_room(candidate):
@@ -151,7 +151,8 @@ class Tries:
         wait = self._pause(failed, turn) if turn < candidate.leaf.combo.retries else None
         if wait is None:
             return False
-        self.progress.route.attempts[-1].wait = wait
+        assert self.progress.latest is not None
+        self.progress.latest.wait = wait
         self.progress.say(f"{candidate.leaf.name}: again in {wait:.1f} s")
         await self.progress.world.sleep(wait)
         return True
@@ -225,7 +226,13 @@ class Tries:
     ) -> Answer | Failed | None:
         leaf, account, board = candidate.leaf, candidate.account, self.progress.world.board
         with ExitStack() as unless_sent:
-            ticket = board.begin(account.provider, account.name, candidate.model, taken=taken)
+            ticket = board.begin(
+                account.provider,
+                account.name,
+                candidate.model,
+                self.progress.request,
+                taken=taken,
+            )
             unless_sent.callback(board.end, ticket)
             try:
                 async with asyncio.timeout_at(self.progress.deadline):
@@ -269,10 +276,10 @@ class Tries:
         )
         features = world.board.features.refused(candidate.provider.name, candidate.model)
         send = sendable(self.progress, candidate, features if leaf.last else frozenset())
-        self.progress.route.steps.append(note)
+        self.progress.begin(note)
         self.progress.say(f"trying {leaf.name} (account {account.name}, {candidate.lane.name})")
         return Trial(
-            call=send.call,
+            call=keyed(self.progress, send.call, note),
             target=Target(
                 candidate.provider,
                 candidate.model,
@@ -305,7 +312,9 @@ class Tries:
 
     def _attempt_limit(self, leaf: Leaf, final: bool) -> float | None:
         """Seconds until a reply must begin. The last attempt may take all the time there is,
-        unless its entry says otherwise."""
+        unless its entry says otherwise; how long a panel is waited for is the fusion's to say."""
+        if self.progress.part is not None and self.progress.part.is_copy:
+            return None
         limits = [own.total for own in leaf.own]
         if not self.progress.call.stream:
             limits += [own.attempt for own in leaf.own if own.attempt != "off"]
@@ -313,7 +322,8 @@ class Tries:
         return min(filter(None, limits), default=None)
 
     def _failed(self, candidate: Candidate, outcome: Failed) -> None:
-        verdict, note = outcome.verdict, self.progress.route.attempts[-1]
+        verdict, note = outcome.verdict, self.progress.latest
+        assert note is not None
         lock = f", locked {note.lock:.0f} s" if note.lock else ""
         self.progress.say(f"{candidate.leaf.name}: {note.status or '-'} {verdict.failure}{lock}")
         if verdict.lock is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,34 +15,39 @@ from krouter.bounds import Bounds
 from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.errors import Failure
 from krouter.families import related
-from krouter.lineup import Candidate, Leaf, Obstacle, candidates, leaves
+from krouter.lineup import Candidate, Leaf, Obstacle, Site, candidates, leaves
 from krouter.no_answer import failure, give_up
 from krouter.plan import Plan
 from krouter.progress import Progress
 from krouter.route import Skip
 from krouter.tries import FULL, Outcome, Tries
 
+Fuse = Callable[[Progress, Site], Awaitable[Answer | Failed]]
+
 # What an entry says of its own model is not said of one that stands in for it.
 _ANOTHER: Mapping[str, Any] = {"reads": None, "context_window": None}
 
 
 class Walk:
-    """The passes over the entries of one request."""
+    """The passes over the entries of one request. `fuse` answers a nested fusion."""
 
-    def __init__(self, progress: Progress) -> None:
+    def __init__(self, progress: Progress, fuse: Fuse) -> None:
         self.progress = progress
+        self._fuse = fuse
         self._bounds = Bounds(progress.world)
         self._tries = Tries(progress, self._bounds)
         self._locked: list[tuple[Candidate, Blocked]] = []
         self._full: list[Candidate] = []
         """Accounts at their limit."""
+        self._around = 0
+        """How many of the plans that an entry stands in are known from before."""
         self._inner: list[Plan] = []
         """Nested combos that have been reached."""
 
-    async def run(self, plan: Plan) -> Answer:
+    async def run(self, site: Site) -> Answer:
         """The first answer, or the last entry's error."""
-        base = self.progress.world.settings.timeouts
-        entries = leaves(plan, self.progress.world, self.progress.ask, base)
+        self._around = len(site.nest)
+        entries = leaves(site, self.progress.world, self.progress.ask, flat=self._embeds())
         return (
             await self._first_pass(entries)
             or await self._second_pass()
@@ -91,7 +96,8 @@ class Walk:
 
     def _note_nest(self, leaf: Leaf) -> None:
         """The order of a nested combo is known once it is reached."""
-        for level, plan in enumerate(leaf.nest[1:], 1):
+        inside = leaf.nest if leaf.fusion is None else leaf.fusion.nest
+        for level, plan in enumerate(inside[self._around :], self._around):
             if any(plan is known for known in self._inner):
                 continue
             self._inner.append(plan)
@@ -103,7 +109,19 @@ class Walk:
         """One entry, and where its model is gone, those that stand in for it."""
         if self._passes_over(leaf):
             return None
+        if leaf.fusion is not None:
+            return await self._panel(leaf, leaf.fusion)
         return await self._model(leaf, self._candidates(leaf))
+
+    async def _panel(self, leaf: Leaf, site: Site) -> Answer | None:
+        """A nested fusion: to the combo around it, whatever it fails with is the failure of one
+        entry."""
+        outcome = await self._fuse(self.progress, site)
+        if isinstance(outcome, Answer):
+            return outcome
+        self.progress.failed(outcome)
+        self.progress.say(f"{leaf.name}: {outcome.verdict.status} {outcome.ended}")
+        return None
 
     async def _model(self, leaf: Leaf, accounts: list[Candidate]) -> Answer | None:
         outcome = await self._accounts(leaf, accounts)
@@ -175,8 +193,13 @@ class Walk:
         return None
 
     async def _second_pass(self) -> Answer | None:
-        """Nothing is left: locks that only say "busy" or "silent" are ignored."""
-        soft = [candidate for candidate, blocked in self._locked if blocked.soft]
+        """Nothing is left: locks that only say "busy" or "silent" are ignored, and those of an
+        account that has answered another call of the same fusion."""
+        soft = [
+            candidate
+            for candidate, blocked in self._locked
+            if blocked.soft or self.progress.has_answered(candidate)
+        ]
         for place, candidate in enumerate(soft, 1):
             if self._bounds.is_out(candidate.leaf):
                 continue

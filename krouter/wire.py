@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import ssl
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, Protocol
@@ -106,6 +107,31 @@ class HttpReply:
 
     def close(self) -> None:
         self._response.close()
+
+
+class Canned:
+    """A reply that is in this process already."""
+
+    def __init__(self, status: int, content_type: str, chunks: Iterator[bytes]) -> None:
+        self.status = status
+        self.headers: Headers = [("content-type", content_type)]
+        self.dropped: tuple[str, ...] = ()
+        self._chunks = chunks
+
+    async def chunk(self) -> bytes:
+        return next(self._chunks, b"")
+
+    async def read(self, limit: int) -> bytes:
+        whole = b"".join(self._chunks)
+        if len(whole) > limit:
+            raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
+        return whole
+
+    def ending(self) -> bytes:
+        return b""
+
+    def close(self) -> None:
+        self._chunks = iter(())
 
 
 @lru_cache(maxsize=64)

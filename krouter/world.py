@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -21,6 +22,10 @@ from krouter.settings import Settings
 from krouter.wire import Wire
 
 KEEP_ALIVE_SECONDS = 15.0
+
+
+def _mark() -> str:
+    return secrets.token_hex(8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,8 @@ class World:
     """Seconds of silence before a caller that waits for a stream gets a sign of life."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
+    mark: Callable[[], str] = _mark
+    """Gives a text that nobody can have foreseen."""
 
     def accounts_of(self, provider: str, entry: Entry) -> Iterator[Account]:
         """The accounts that `entry` may be sent to."""

@@ -184,9 +184,10 @@ class Krouter:
         self.router.world = replace(self.router.world, board=Board(self.clock), pool=pool)
 
     def idle(self, seconds: float = 30) -> None:
-        """Returns once no call is under way and every route is closed."""
+        """Returns once no call is under way and every route is closed, late calls included."""
         ends = time.monotonic() + seconds
-        while self.router.world.board.in_flight or any(not r.ended for r in self.router.routes):
+        open_routes = lambda: any(not r.ended or r.lingers for r in self.router.routes)  # noqa: E731
+        while self.router.world.board.in_flight or open_routes():
             assert time.monotonic() < ends, "calls are still under way"
             time.sleep(0.002)
 

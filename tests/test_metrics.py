@@ -19,7 +19,7 @@ from krouter.costs import PER_DOLLAR
 from krouter.dialects.base import Usage
 from krouter.errors import Failure, Lock, Scope, Verdict
 from krouter.metrics import BUCKETS, LONGEST_LABEL, MOST_NAMES, OTHER, Metrics, clean
-from krouter.route import REASONS, Attempt, Placed, Route, Skip, Skipped, total_usage
+from krouter.route import REASONS, Attempt, Placed, Route, Skip, Skipped, Voice, total_usage
 
 OPENMETRICS = "application/openmetrics-text"
 Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -321,6 +321,7 @@ def test_the_docs_name_every_metric_with_its_labels() -> None:
     route = one_call("daily", "glm", "m", first_byte=1.0, lock=2.0, usage=Usage(1), cost=1)
     route.steps.append(Skipped("glm/m", "env", Skip.LOCKED))
     route.served, route.ended = "glm/m", 1.0
+    route.voices.append(Voice("judge", "glm/m", 1.0))
     board = Board(lambda: 0.0)
     lock = Lock(Scope.MODEL, 60)
     verdict = Verdict(Failure.OVERLOADED, 9, True, True, lock, 529, "", None, False)

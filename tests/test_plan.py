@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from krouter.board import Turns
 from krouter.catalog import Known, Medium
 from krouter.combos import Combo, Entry, parse_combo
-from krouter.plan import NotBuilt, Plan, Snapshot, Standing, make_plan, rotates
+from krouter.plan import IN_THE_PANEL, Plan, Snapshot, Standing, make_plan, rotates
 from krouter.settings import RoutingSettings
 
 MEDIA: tuple[Medium, ...] = ("image", "pdf", "audio", "video")
@@ -188,9 +188,16 @@ class TestVisionAdapter:
         assert (order(plan), plan.switches) == ([GLM, DS], ())
 
 
-def test_what_cannot_be_run_is_named() -> None:
-    with pytest.raises(NotBuilt, match="fusion"):
-        plan_of(combo(strategy="fusion"), OFF, table())
+@pytest.mark.parametrize("needs", [frozenset(), IMAGE])
+def test_nothing_orders_a_panel(needs: frozenset[Medium]) -> None:
+    plan = plan_of(combo(DS, GLM, CC, strategy="fusion"), OFF, table(), needs=needs)
+    assert (order(plan), plan.switches, plan.fuses) == ([DS, GLM, CC], (), True)
+    assert {step.reason for step in plan.steps} == {IN_THE_PANEL}
+    assert [step.listed for step in plan.steps] == [1, 2, 3]
+
+
+def test_a_panel_of_one_is_a_plain_call() -> None:
+    assert not plan_of(combo(GLM, strategy="fusion"), OFF, table()).fuses
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,6 @@ def router(
     }
     combos: dict[str, Any] = {
         "two": {"models": ["other/one:status=401", "local/two:status=429;retry-after=7"]},
-        "later": {"models": ["local/one"], "strategy": "fusion"},
         "refuses": {
             "models": [BLIND, "other/two:status=400;code=content_filter"],
             "onRefusal": "return",
@@ -224,7 +223,6 @@ def test_a_locked_account(router: krouter.Router) -> None:
         ("opnai/gpt-4o", "NotFoundError", 404, "Did you mean 'openai/gpt-4o'"),
         ("openai/x", "AuthenticationError", 503, "set OPENAI_API_KEY"),
         ("gpt-4o", "AuthenticationError", 503, "set OPENAI_API_KEY"),
-        ("later", "APIError", 501, "fusion"),
     ],
 )
 def test_where_nothing_is_sent(

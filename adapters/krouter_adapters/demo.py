@@ -12,10 +12,9 @@ import msgspec
 
 from krouter.adapter import Call, Target
 from krouter.dialects.history import items_of
-from krouter.errors import Fault
 from krouter.providers import Provider
 from krouter.sse import encode
-from krouter.wire import Headers, Incoming, Wire, WireError
+from krouter.wire import Canned, Incoming, Wire
 from krouter_adapters.litellm_lane.translate.responses_events import (
     ChatToResponses,
     chat_reply_to_responses,
@@ -65,31 +64,6 @@ class Script:
         """The text word by word, each with the blank before it."""
         for place, word in enumerate(self.words):
             yield word if place == 0 else f" {word}"
-
-
-class Canned:
-    """A reply that is in this process already."""
-
-    def __init__(self, status: int, content_type: str, chunks: Iterator[bytes]) -> None:
-        self.status = status
-        self.headers: Headers = [("content-type", content_type)]
-        self.dropped: tuple[str, ...] = ()
-        self._chunks = chunks
-
-    async def chunk(self) -> bytes:
-        return next(self._chunks, b"")
-
-    async def read(self, limit: int) -> bytes:
-        whole = b"".join(self._chunks)
-        if len(whole) > limit:
-            raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
-        return whole
-
-    def ending(self) -> bytes:
-        return b""
-
-    def close(self) -> None:
-        self._chunks = iter(())
 
 
 def last_text(messages: Any) -> str:

@@ -94,6 +94,7 @@ def open_server(
     guard = Guard(house.keys, gate_of(settings, host), must=public)
     metrics = Metrics(lambda: house.router.world.board)
     house.router.books.append(metrics.book)
+    house.router.amended.append(metrics.amend)
     app = App(house.router, guard, lambda: house.problems, house.pool, metrics, paths.home)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"

@@ -59,6 +59,21 @@ def combos() -> dict[str, Any]:
         for n in range(12)
     }
     made["outer"] = {"models": ["combo/c1", "combo/c2", "openai/gpt-4o"]}
+    for n in range(8):
+        panel = [f"{dice.choice(('one', 'two'))}/{w}" for w in dice.sample(WAYS, 3)]
+        tuning = {
+            "stragglerGraceMs": 0,
+            "minPanel": dice.choice((1, 2)),
+            "onSingle": dice.choice(("resend", "return")),
+            "onJudgeFailure": dice.choice(("error", "best")),
+            "lateCalls": dice.choice(("run", "cancel")),
+        }
+        made[f"f{n}"] = {"models": panel, "strategy": "fusion", "fusionTuning": tuning}
+    made["f8"] = {**made["f0"], "models": ["one/ok", "combo/f1", "combo/c3"], "judge": "combo/c4"}
+    late = ["one/ok", "two/ok", "one/late:slow-headers=1"]
+    grace = {"stragglerGraceMs": 0}
+    made["late"] = {"models": late, "strategy": "fusion", "fusionTuning": grace}
+    made["f9"] = {"models": ["one/c:status=500", "f8"]}
     return made
 
 
@@ -124,6 +139,7 @@ def test_attempts_records_ledger_and_metrics_agree_under_random_faults(tmp_path:
             metrics = exported(krouter.http.get("/metrics").text)
         assert sorted(ids) == sorted(route.id for route in routes)
         reader = LedgerReader(tmp_path / "ledger.db")
+        assert any(route.revision for route in routes)
         told, total = sums(routes), reader.total()
         assert {name: getattr(total, name) for name in told} == told
         assert sums([reader.route(id) for id in ids]) == told

@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import pytest
@@ -112,11 +113,77 @@ def test_what_the_caller_never_saw_is_waste(start: Start) -> None:
     assert sum(value for _, value in found(samples, "unpriced_attempts_total")) == 2
 
 
+WISE = {"models": ["one/a", "one/b"], "strategy": "fusion", "judge": "two/j"}
+
+
+@pytest.mark.parametrize(
+    ("models", "attempts", "requests"),
+    [
+        (["wise", "two/never"], 0, 0),
+        (["outer"], 0, 0),
+        (["two/busy:status=529", "outer"], 1, 1),
+        (["one/good", "wise"], 0, 0),
+        (["wide", "two/good"], 1, 1),
+    ],
+)
+def test_a_panel_is_no_fallback(
+    start: Start, models: list[str], attempts: int, requests: int
+) -> None:
+    """Whichever of its voices is heard, it is one entry; what came before it is a fallback."""
+    wide = {**WISE, "judge": "two/j:status=500"}
+    combos = {"wise": WISE, "wide": wide, "outer": {"models": ["wise", "two/x"]}}
+    krouter = start(*models, combos=combos, accounts={"one": "a", "two": "x"})
+    assert krouter.chat("daily").status_code == 200
+    krouter.idle()
+    samples = scrape(krouter)
+    counted = dict(found(samples, "fallback_attempts_total")).get("daily", 0)
+    fell_back = dict(found(samples, "fallback_requests_total")).get("daily", 0)
+    assert (counted, fell_back) == (attempts, requests)
+
+
+def test_a_fusion_itself_falls_back_to_nobody(start: Start) -> None:
+    krouter = start("one/a", "one/b", strategy="fusion", judge="two/j")
+    assert krouter.chat("daily").status_code == 200
+    krouter.idle()
+    samples = scrape(krouter)
+    assert not found(samples, "fallback_attempts_total")
+    assert not found(samples, "fallback_requests_total")
+    voices = [s for s in samples if s.name == "krouter_fusion_voices_total" and s.value]
+    assert sorted((s.labels["role"], s.labels["outcome"], s.value) for s in voices) == [
+        ("judge", "answered", 1),
+        ("panel", "answered", 2),
+    ]
+
+
+def test_a_late_call_is_counted_once_it_has_ended(start: Start, upstream: Upstream) -> None:
+    late = "one/c:gate=late;usage=7,3"
+    tuning = {"stragglerGraceMs": 0}
+    krouter = start(
+        "one/a", "one/b", late, strategy="fusion", judge="two/j", fusionTuning=tuning,
+    )  # fmt: skip
+    told: SimpleQueue[int] = SimpleQueue()
+    krouter.router.amended.append(lambda route, news: told.put(len(news)))
+    assert krouter.chat("daily").status_code == 200
+    samples = scrape(krouter)
+    assert sum(value for _, value in found(samples, "attempts_total")) == 3
+    assert found(samples, "calls_in_flight") == [("", 1)]
+    assert not found(samples, "fusion_voices_total")
+    upstream.gate("late").open()
+    assert told.get(timeout=30) == 1
+    samples = scrape(krouter)
+    assert sum(value for _, value in found(samples, "attempts_total")) == 4
+    assert ("daily|one|c:gate=late;usage=7,3|native|answered", 1) in found(
+        samples, "attempts_total"
+    )
+    assert ("daily|one|c:gate=late;usage=7,3|input", 7) in found(samples, "wasted_tokens_total")
+    assert found(samples, "requests_total") == [("daily|chat|answered|2xx", 1)]
+
+
 def test_a_call_under_way_is_seen(start: Start, upstream: Upstream) -> None:
     krouter = start()
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(krouter.chat, "two/m:gate=held")
-        assert upstream.gate("held").reached.wait(5)
+        assert upstream.gate("held").reached.wait(30)
         held = scrape(krouter)
         upstream.gate("held").open()
         assert call.result().status_code == 200

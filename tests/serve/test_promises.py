@@ -15,7 +15,7 @@ import pytest
 from krouter.adapter import Call, Target, load_lanes
 from krouter.combos import Combo, Entry
 from krouter.keys import add_key
-from krouter.lineup import Ask, leaves, plan_for
+from krouter.lineup import Ask, Site, leaves, plan_for
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.settings import Timeouts
@@ -192,8 +192,8 @@ base_url = "{upstream.url}/v1"
         for name, served in NAMES:
             reply = krouter.chat(name)
             assert reply.headers.get("x-krouter-model") == served, name
-            if served is None:  # the panel is known, and needs what is not built
-                assert reply.status_code == 501
+            if served is None:  # the panel is known, and its providers have no account
+                assert reply.status_code == 503
             assert krouter.http.get(f"/v1/models/{name}").status_code == 200
         listed = [model["id"] for model in krouter.http.get("/v1/models").json()["data"]]
         assert {"mine", "fast", "claude-demo"} <= set(listed)
@@ -282,7 +282,7 @@ def test_the_depth_of_combos_is_guarded_at_run_time_too(tmp_path: Path) -> None:
         loop["b"] = Combo(name="b", models=(Entry(model="a"), Entry(model="demo/x")))
         world = replace(krouter.router.world, combos=loop)
         plan = plan_for(loop["a"], world, Ask("chat"))
-        found = leaves(plan, world, Ask("chat"), Timeouts())
+        found = leaves(Site((plan,), Timeouts()), world, Ask("chat"))
         assert [(leaf.name, leaf.obstacle and leaf.obstacle.reason) for leaf in found] == [
             ("b", Skip.NESTED_TOO_DEEPLY),
             ("demo/x", None),

@@ -10,7 +10,7 @@ import msgspec
 
 from krouter.adapter import Call, Target, Unsendable
 from krouter.dialects.history import empty_field
-from krouter.headers import to_provider
+from krouter.headers import IDEMPOTENCY_KEY, to_provider
 from krouter.providers import DEFAULT_AUTH
 from krouter.settings import Dialect
 from krouter.wire import Headers
@@ -260,7 +260,7 @@ def headers_of(call: Call, target: Target, aim: Aim, built: Mapping[str, Any]) -
 
 
 def _passes(name: str) -> bool:
-    return name.startswith("x-") and not name.startswith(_NOT_PASSED)
+    return name == IDEMPOTENCY_KEY or (name.startswith("x-") and not name.startswith(_NOT_PASSED))
 
 
 def _signed(headers: Headers, target: Target, aim: Aim) -> Headers:
