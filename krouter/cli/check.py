@@ -22,7 +22,6 @@ from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
 from krouter.load import Config, load_config, open_combos
 from krouter.paths import Paths
-from krouter.plan import NotBuilt, runnable
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
@@ -210,6 +209,35 @@ def _out_of_reach(provider: Provider) -> str:
     return f"{provider.name} {reason}: {detail}."
 
 
+def panel_faults(combo: Combo, file: str) -> Iterator[Problem]:
+    """What of a fusion makes every call fail, and what of it has no effect."""
+    tuning, size = combo.fusion_tuning, len(combo.models)
+
+    def warning(path: str, message: str, hint: str = "") -> Problem:
+        return Problem(file, path, message, hint, "warning")
+
+    if combo.strategy != "fusion":
+        message = f"has no effect: only a fusion has it, and the strategy is {combo.strategy}."
+        given = [("$.judge", combo.judge), ("$.fusionTuning", tuning.model_fields_set)]
+        yield from (warning(path, message) for path, value in given if value)
+        return
+    if size == 1:
+        yield warning("$.models", "a panel of one is a plain call: nobody judges.")
+        return
+    if size > tuning.max_panel:
+        message = f"the panel has {size} entries, and maxPanel allows {tuning.max_panel}."
+        yield Problem(file, "$.models", message, "Every call is answered 400.")
+    if tuning.min_panel > size and "min_panel" in tuning.model_fields_set:
+        message = f"asks for {tuning.min_panel} answers of a panel of {size}: {size} are enough."
+        yield warning("$.fusionTuning.minPanel", message)
+    if combo.judge and tuning.judge_model and combo.judge != tuning.judge_model:
+        message = f"{tuning.judge_model!r} does not judge: {combo.judge!r} does."
+        yield warning("$.fusionTuning.judgeModel", message, "Leave out one of the two.")
+    if tuning.on_single == "judge" and not combo.judge_name:
+        message = "has no effect: nobody is named as the judge."
+        yield warning("$.fusionTuning.onSingle", message, "Name one under judge.")
+
+
 @dataclass(frozen=True, slots=True)
 class _Entries:
     """Looks for entries that can never be sent to."""
@@ -218,23 +246,19 @@ class _Entries:
     lanes: tuple[Adapter, ...]
 
     def check(self, combo: Combo, file: str) -> Iterator[Problem]:
-        yield from self._strategy(combo, file)
+        yield from panel_faults(combo, file)
         yield from unknown_accounts(combo, self.config.registry, self.config.accounts, file)
         for place, entry in enumerate(combo.models):
             if reference(entry.model) is None:
                 yield from self._entry(entry, file, json_path(("models", place)))
         if combo.judge_name and "/" in combo.judge_name and reference(combo.judge_name) is None:
             path = "$.judge" if combo.judge else "$.fusionTuning.judgeModel"
-            yield from self._entry(Entry(model=combo.judge_name), file, path)
+            judge = Entry.model_construct(model=combo.judge_name)
+            yield from self._entry(judge, file, path, "cannot judge")
 
-    def _strategy(self, combo: Combo, file: str) -> Iterator[Problem]:
-        try:
-            runnable(combo, self.config.settings.routing)
-        except NotBuilt as missing:
-            hint = "A call that needs it is answered 501."
-            yield Problem(file, "$.strategy", f"not built: {missing}.", hint, "warning")
-
-    def _entry(self, entry: Entry, file: str, path: str) -> Iterator[Problem]:
+    def _entry(
+        self, entry: Entry, file: str, path: str, then: str = "is skipped"
+    ) -> Iterator[Problem]:
         alias = entry.model.partition("/")[0]
         provider = self.config.registry.find(alias)
         if provider is None:
@@ -243,10 +267,7 @@ class _Entries:
             return
         if not any(lane_for(self.lanes, provider, dialect) for dialect in DIALECTS):
             yield Problem(file, path, _out_of_reach(provider), "", "warning")
-        yield from self._account(entry, provider, file, path)
-
-    def _account(self, entry: Entry, provider: Provider, file: str, path: str) -> Iterator[Problem]:
         if not self.config.accounts[provider.name]:
-            message = f"{entry.model!r} is skipped: no account for {provider.name}."
+            message = f"{entry.model!r} {then}: no account for {provider.name}."
             hint = missing_account(provider, None)
             yield Problem(file, path, message, f"{hint[0].upper()}{hint[1:]}.", "warning")

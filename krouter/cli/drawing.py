@@ -11,8 +11,9 @@ from collections.abc import Iterator, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING
 
-from krouter.cli import wording
+from krouter.cli import chorus, wording
 from krouter.cli.output import inert
+from krouter.cli.sums import Rows, sums
 from krouter.route import Attempt, Placed, Route, Skipped
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ _ROOM_FOR_VERDICT = 30
 """Columns of a box's title that are not for the entry's name."""
 _INDENT = 4
 """Columns before an arrow."""
+_INWARD = 2
+"""Columns by which what belongs to one voice of a fusion stands further in."""
 
 
 def draw(route: Route, console: Console, zone: tzinfo | None = None) -> str:
@@ -41,6 +44,8 @@ class _Picture:
         self._route = route
         self._zone = zone
         self._width = console.width
+        self._number = 0
+        """Of the last attempt that is drawn."""
         self._ascii = console.options.ascii_only
         self._encoding = console.encoding
 
@@ -53,12 +58,12 @@ class _Picture:
         yield from self._heading("What happened")
         yield from self._walk()
         yield from self._heading("Sums")
-        yield self._labelled(wording.sums(route))
+        yield self._labelled(sums(route))
 
     def _orders(self) -> Iterator[RenderableType]:
         route = self._route
         if route.plan:
-            yield from self._order("Order", route.plan)
+            yield from self._order(wording.top_title(route), route.plan)
             for line in (*wording.switches(route), *wording.why_first(route)):
                 yield self._text(line)
         for name, placed in route.nested.items():
@@ -81,28 +86,57 @@ class _Picture:
         )
 
     def _walk(self) -> Iterator[RenderableType]:
-        route, number = self._route, 0
+        route = self._route
         yield self._small("the request", wording.asked(route))
-        for step in route.steps:
+        for step in chorus.scene(route):
             yield self._arrow()
-            if isinstance(step, Skipped):
-                yield self._small("skipped", wording.skipped(step), wording.Tone.MIXED)
-            else:
-                number += 1
-                yield self._attempt(number, step)
+            yield from self._step(step)
         yield self._arrow()
         yield self._small("the caller", wording.given(route), wording.tone(route.outcome))
         if left := wording.untried(route):
             yield self._text(left)
 
-    def _attempt(self, number: int, attempt: Attempt) -> RenderableType:
+    def _step(self, step: chorus.Step | chorus.Fused) -> Iterator[RenderableType]:
+        if isinstance(step, chorus.Fused):
+            yield from self._fusion(step)
+        elif isinstance(step, Skipped):
+            yield self._small("skipped", wording.skipped(step), wording.Tone.MIXED)
+        else:
+            yield self._attempt(step)
+
+    def _fusion(self, fused: chorus.Fused) -> Iterator[RenderableType]:
+        """The panel, one below the other, then who was asked for the answer itself."""
+        yield self._small(*chorus.headline(self._route, fused))
+        for number in fused.voices:
+            if self._route.voices[number - 1].role != "panel":
+                yield self._arrow()
+            yield from self._voice(number)
+
+    def _voice(self, number: int) -> Iterator[RenderableType]:
+        """What came of one that was asked, and below, further in, how."""
+        route, voice = self._route, self._route.voices[number - 1]
+        style = f"bold {_TONES.get(wording.tone(voice.outcome), '')}".rstrip()
+        yield self._text(chorus.title(voice), style=style)
+        yield self._inward(self._labelled(chorus.told(route, number)))
+        self._width -= _INWARD
+        for step in chorus.scene(route, number):
+            yield from map(self._inward, self._step(step))
+        self._width += _INWARD
+
+    def _inward(self, part: RenderableType) -> RenderableType:
+        from rich.padding import Padding
+
+        return Padding(part, (0, 0, 0, _INWARD))
+
+    def _attempt(self, attempt: Attempt) -> RenderableType:
         """One call. A name too long for the title stands inside the box."""
+        self._number += 1
         rows = list(wording.tried(self._route, attempt))
         name = attempt.entry
         if len(name) > self._width - _ROOM_FOR_VERDICT:
             rows.insert(0, ("entry", name))
             name = "an entry with a long name"
-        title = f"{number}. {name}: {attempt.outcome}"
+        title = f"{self._number}. {name}: {attempt.outcome}"
         return self._box(title, self._labelled(rows), wording.tone(attempt.outcome), wide=True)
 
     def _small(
@@ -134,7 +168,7 @@ class _Picture:
         shaft, head = "|v" if self._ascii else "│▼"
         return Padding(self._text(shaft, head, style="dim"), (0, 0, 0, _INDENT))
 
-    def _labelled(self, rows: wording.Rows) -> RenderableType:
+    def _labelled(self, rows: Rows) -> RenderableType:
         return self._grid([row for row in rows if row[1]], "dim")
 
     def _grid(self, rows: Sequence[tuple[str, ...]], first: str = "none") -> RenderableType:

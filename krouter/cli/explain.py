@@ -4,6 +4,7 @@ a past one got."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,19 +13,20 @@ from click.core import ParameterSource
 
 from krouter.body import Body, BodyError
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
+from krouter.cli.outlook import fault, panels, prospects, top
 from krouter.cli.output import inert, print_json, print_table, say_line, shortened
+from krouter.cli.panels import told
 from krouter.cli.rebuilt import Rebuilt
 from krouter.cli.recorded import find_route
-from krouter.cli.view import Prospect, View, open_view, prospects, source_of
-from krouter.cli.wording import by_name
+from krouter.cli.view import Prospect, View, open_view, source_of
+from krouter.cli.wording import by_name, strategy_name
 from krouter.combos import Medium
 from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
-from krouter.plan import NotBuilt, Plan, strategy_of
 from krouter.route import Route
 from krouter.router import Destination, UnknownModel, resolve
 from krouter.standing import plan_for
-from krouter.world import Ask, World
+from krouter.world import Ask
 
 _MEDIA = get_args(Medium)
 
@@ -82,19 +84,27 @@ def explain(
 
     NAME is what a caller would ask for: a combo, an alias or provider/model. Nothing is sent, and
     no rotation moves on. Locks, quotas, rotations and health are known to the running server
-    alone; the order is that of a server which has just started. Exit code 1 where nothing can be
-    sent.
+    alone; the order is that of a server which has just started. Exit code 1 where no answer can
+    come of it.
 
     With --route in place of NAME it shows the order of a past request, made anew from all that is
     kept of it, and whether that is the order which was recorded then. It must be: if it is not, the
     exit code is 1 and both are shown.
 
+    The entries of a fusion are all asked at once. After them comes the judge, at place 0; before
+    them stands how long the panel is waited for.
+
     JSON: asked, kind (combo, alias, claude-name, model, bare-name), combo, source, strategy,
-    dialect, stream, needs, switches, sendable, not_built, entries, each with place, model, combo,
-    reason, provider, lane, account_strategy (where there is a choice), accounts (each with name,
-    fault, score, reason), skip, detail.
+    dialect, stream, needs, switches, sendable (whether an answer can come of it), why_not, fusions,
+    entries, each with place (0 for a judge), model, combo, role (panel or judge, null outside of a
+    fusion), reason, provider, lane, account_strategy (where there is a choice), accounts (each with
+    name, fault, score, reason), skip, detail. A fusion is combo, panel (how many are asked),
+    quorum, grace_ms, hard_timeout_ms, judge, auto (whether it judges as the first of the panel),
+    on_single, on_judge_failure, late_calls, require_quorum, max_panel, problem (why it is answered
+    400, or null).
 
     JSON with --route: asked, combo, strategy, dialect, stream, needs, switches, entries as above,
+    a judge only where one was asked (role again: the only one that had answered, asked again),
     route, same, differences (each with what, recorded, rebuilt).
     """
     paths = find_paths(home, config, combos)
@@ -120,6 +130,7 @@ def explain(
         click.get_current_context().exit(1)
 
 
+NOTHING = "Nothing can be sent: every entry is passed over."
 FRESH = (
     "This is the order of a server that has just started: the locks, quotas, rotations and health"
     " of the running one are not in it."
@@ -137,10 +148,7 @@ def _refuse_others(ctx: click.Context) -> None:
 
 
 def _explain_past(route: Route, as_json: bool) -> None:
-    try:
-        rebuilt = Rebuilt(route)
-    except NotBuilt as error:
-        raise click.ClickException(f"the order cannot be made anew: {error}.") from None
+    rebuilt = Rebuilt(route)
     found = rebuilt.as_json()
     if as_json:
         print_json(found)
@@ -185,35 +193,33 @@ def _asked(dialect: str, stream: bool, media: list[Medium], request: Path | None
 
 
 def _explained(view: View, name: str, destination: Destination, ask: Ask) -> dict[str, Any]:
-    combo = destination.combo
-    try:
-        plan: Plan | None = plan_for(combo, view.world, ask, adapted=True)
-        missing = None
-    except NotBuilt as error:
-        plan, missing = None, str(error)
-    entries = _entries(plan, view.world, destination, ask) if plan else []
+    combo, world = destination.combo, view.world
+    plan = plan_for(combo, world, ask, adapted=True)
+    site = top(plan, world)
+    found, why_not = list(prospects(site, world, ask)), fault(site, world, ask)
     source = source_of(view, combo.name) if not destination.direct else None
     return {
         "asked": name,
         "kind": destination.found_by,
         "combo": None if destination.direct else combo.name,
         "source": str(source) if source else None,
-        "strategy": None
-        if destination.direct
-        else strategy_of(combo, view.world.settings.routing).name,
+        "strategy": None if destination.direct else strategy_name(plan.snapshot),
         "dialect": ask.dialect,
         "stream": ask.stream,
         "needs": sorted(ask.needs),
-        "switches": list(plan.switches) if plan else [],
-        "sendable": any(map(_sendable, entries)),
-        "not_built": missing,
-        "entries": entries,
+        "switches": list(plan.switches),
+        "sendable": not why_not,
+        "why_not": why_not,
+        "fusions": [panel.as_json() for panel in panels(site, world, ask)],
+        "entries": _entries(found, destination),
     }
 
 
-def _entries(plan: Plan, world: World, destination: Destination, ask: Ask) -> list[dict[str, Any]]:
-    found = prospects(plan, world, ask)
-    return [_entry(place, each, destination) for place, each in enumerate(found, 1)]
+def _entries(found: list[Prospect], destination: Destination) -> list[dict[str, Any]]:
+    places = count(1)
+    return [
+        _entry(0 if each.role == "judge" else next(places), each, destination) for each in found
+    ]
 
 
 def _entry(place: int, found: Prospect, destination: Destination) -> dict[str, Any]:
@@ -222,6 +228,7 @@ def _entry(place: int, found: Prospect, destination: Destination) -> dict[str, A
         "place": place,
         "model": found.leaf.name,
         "combo": combo,
+        "role": found.role,
         "reason": found.leaf.reason if combo else by_name(found.leaf.reason),
         "provider": found.provider.name if found.provider else None,
         "lane": found.lane,
@@ -246,12 +253,15 @@ def _sendable(entry: dict[str, Any]) -> bool:
 
 def _show(found: dict[str, Any]) -> None:
     say_line(_headline(found))
-    if found["not_built"]:
-        click.echo(f"501: this version cannot answer: {found['not_built']}.")
-        return
+    for fusion in found["fusions"]:
+        for line in told(fusion):
+            say_line(line)
     _show_order(found)
     if not found["sendable"]:
-        click.echo("\nNothing can be sent: every entry is passed over.")
+        can_be_sent = any(map(_sendable, found["entries"]))
+        said = f"No answer can come of it: {found['why_not']}." if can_be_sent else NOTHING
+        click.echo()
+        say_line(said)
 
 
 def _show_order(found: dict[str, Any]) -> None:

@@ -13,8 +13,9 @@ import click
 from krouter.adapter import load_models
 from krouter.catalog import Catalog, Facts, Known, build_catalog, with_entry
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
+from krouter.cli.outlook import outlook
 from krouter.cli.output import print_json, print_table
-from krouter.cli.view import View, open_view, outlook, source_of, spoken_by
+from krouter.cli.view import View, open_view, source_of, spoken_by
 from krouter.combos import Combo, Entry, reference
 from krouter.problems import did_you_mean
 from krouter.providers import Provider

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any
 
 from krouter.cli.wording import by_name, strategy_name
+from krouter.combos import Entry
 from krouter.plan import Plan, Step
 from krouter.ranking import Place
 from krouter.records import rebuild, rebuild_rankings
-from krouter.route import Attempt, Places, Route, Skipped, located
+from krouter.route import Attempt, Places, Route, Skipped, Voice, located
 
 Lines = list[str]
+
+_ROLES = {"judge": "the judge", "again": "the only one to answer, asked again", "panel": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Rebuilt:
-    """A route and what its record gives again. Raises NotBuilt where that cannot be made."""
+    """A route and what its record gives again."""
 
     route: Route
     plans: list[Plan] = field(init=False)
@@ -79,9 +83,11 @@ class Rebuilt:
         }
 
     def entries(self) -> list[dict[str, Any]]:
-        """Every entry of the flattened walk, in order."""
+        """Every entry of the flattened walk, in order; who was asked beside a panel, at place 0."""
+        places, found = count(1), [self._entry(*leaf) for leaf in self._leaves()]
         return [
-            {"place": place, **self._entry(*leaf)} for place, leaf in enumerate(self._leaves(), 1)
+            {"place": next(places) if each["role"] in (None, "panel") else 0, **each}
+            for each in found
         ]
 
     def _leaves(self) -> Iterator[tuple[Plan, Step, Places]]:
@@ -90,12 +96,40 @@ class Rebuilt:
 
     def _inside(self, plan: Plan, outer: Places) -> Iterator[tuple[Plan, Step, Places]]:
         for at, step in enumerate(plan.steps, 1):
-            places = (*outer, at)
-            inner = self.nested.get(self.route.inside(places) or "")
-            if inner is None:
-                yield plan, step, places
-            else:
-                yield from self._inside(inner, places)
+            yield from self._at(plan, step, (*outer, at))
+        for step in self._beside(plan, (*outer, 0)):
+            yield from self._at(plan, step, (*outer, 0))
+
+    def _at(self, plan: Plan, step: Step, places: Places) -> Iterator[tuple[Plan, Step, Places]]:
+        inner = self.nested.get(self.route.inside(places) or "")
+        if inner is None:
+            yield plan, step, places
+        else:
+            yield from self._inside(inner, places)
+
+    def _beside(self, plan: Plan, places: Places) -> list[Step]:
+        """Whom a fusion asked beside its panel, each once."""
+        route, size = self.route, len(places)
+        if not plan.fuses:
+            return []
+        steps = (step for step in route.steps if step.places[:size] == places)
+        voices = [self._voice(step.voice, places) for step in steps]
+        found = dict.fromkeys((voice.entry, _ROLES[voice.role]) for voice in voices)
+        return [Step(Entry.model_construct(model=entry), reason) for entry, reason in found]
+
+    def _voice(self, number: int, places: Places) -> Voice:
+        """Of those around a voice, the one that the innermost fusion around `places` asked."""
+        return self.route.around(number)[len(self.route.fusions(places)) - 1]
+
+    def _role(self, places: Places) -> str | None:
+        """What the innermost fusion around asked for, as far as anybody was asked."""
+        fusions = self.route.fusions(places)
+        if not fusions:
+            return None
+        if places[len(fusions[-1])]:
+            return "panel"
+        steps = (step.voice for step in self.route.steps if step.places == places)
+        return next((self._voice(number, places).role for number in steps), "judge")
 
     def _entry(self, plan: Plan, step: Step, places: Places) -> dict[str, Any]:
         """An entry at its place, and what became of it there."""
@@ -111,6 +145,7 @@ class Rebuilt:
         return {
             "model": model,
             "combo": None if direct else plan.combo.name,
+            "role": self._role(places),
             "reason": by_name(step.reason) if direct else step.reason,
             "provider": (first.provider or None) if first else None,
             "lane": first.lane if first else None,

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from krouter.accounts import Account
 from krouter.adapter import lane_for
-from krouter.combos import Combo
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
-from krouter.lineup import Leaf, Obstacle, candidates, leaves
+from krouter.lineup import Leaf, Obstacle, candidates
 from krouter.load import House
 from krouter.paths import Paths
-from krouter.plan import NotBuilt, Plan
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.settings import AccountStrategy
-from krouter.standing import plan_for
 from krouter.wire import HttpWire
 from krouter.world import Ask, World
 
@@ -41,12 +39,16 @@ def open_view(paths: Paths, *, required: bool) -> View:
     return View(paths, house.router.world, store)
 
 
+PanelRole = Literal["panel", "judge"]
+
+
 @dataclass(frozen=True, slots=True)
 class Prospect:
     """What would become of an entry: the accounts it could be sent to, or why it is skipped.
 
     `accounts` are in order, each with what is wrong with it, or None; `ranking` holds score and
     reason of each by its name, and `strategy` is whose order it is, where there is a choice.
+    `role` is what the innermost fusion around it asks it for.
     """
 
     leaf: Leaf
@@ -57,6 +59,7 @@ class Prospect:
     strategy: AccountStrategy | None = None
     skip: Skip | None = None
     detail: str = ""
+    role: PanelRole | None = None
 
     @property
     def usable(self) -> bool:
@@ -72,65 +75,26 @@ class Prospect:
         return "; ".join(f"{account.name}: {fault}" for account, fault in self.accounts)
 
 
-def prospects(plan: Plan, world: World, ask: Ask) -> list[Prospect]:
-    """Every entry of the flattened walk, in order."""
-    found: list[Prospect] = []
-    seen: set[object] = set()
-    for leaf in leaves(plan, world, ask, world.settings.timeouts):
-        repeated = leaf.obstacle is None and leaf.key in seen
-        seen.add(leaf.key)
-        found.append(
-            Prospect(leaf, skip=Skip.ALREADY_TRIED) if repeated else prospect(leaf, world, ask)
-        )
-    return found
-
-
-def prospect(leaf: Leaf, world: World, ask: Ask) -> Prospect:
+def prospect(leaf: Leaf, world: World, ask: Ask, role: PanelRole | None = None) -> Prospect:
     """What would become of one entry."""
     found = leaf.obstacle or candidates(leaf, world, ask)
     if isinstance(found, Obstacle):
         provider, _ = world.registry.split(leaf.name)
         lane = lane_for(world.lanes, provider, ask.dialect) if provider else None
         name = lane.name if lane else None
-        return Prospect(leaf, provider, name, skip=found.reason, detail=found.detail)
+        return Prospect(leaf, provider, name, skip=found.reason, detail=found.detail, role=role)
     accounts = tuple((each.account, account_fault(each.account, world)) for each in found)
     ranking = {place.account: (place.score, place.reason) for c in found if (place := c.place)}
     standing = found[0].standing
     strategy = standing.strategy if standing else None
-    return Prospect(leaf, found[0].provider, found[0].lane.name, accounts, ranking, strategy)
+    return Prospect(
+        leaf, found[0].provider, found[0].lane.name, accounts, ranking, strategy, role=role
+    )
 
 
 def account_fault(account: Account, world: World) -> str | None:
     """Why an account would be passed over, whatever is locked."""
     return world.secrets.present(account.key) if account.key else None
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """Whether a name can be answered at all, in which dialects, and if not, why."""
-
-    usable: bool
-    why: str
-    speaks: tuple[str, ...]
-
-
-def outlook(combo: Combo, world: World) -> Outlook:
-    """The outlook of a combo over every dialect, not streamed."""
-    try:
-        plan = plan_for(combo, world, Ask("chat"))
-    except NotBuilt as missing:
-        return Outlook(False, f"not built: {missing}", ())
-    by_dialect = {name: prospects(plan, world, Ask(name)) for name in DIALECTS}
-    usable = tuple(n for n, found in by_dialect.items() if any(p.usable for p in found))
-    if usable:
-        return Outlook(True, "", usable)
-    lanes = {name: sum(p.lane is not None for p in found) for name, found in by_dialect.items()}
-    reasons = dict.fromkeys(_reasons(by_dialect[max(lanes, key=lanes.__getitem__)]))
-    return Outlook(False, "; ".join(reasons), tuple(name for name in lanes if lanes[name]))
-
-
-def _reasons(found: list[Prospect]) -> Iterator[str]:
-    return (p.why_not for p in found if p.skip is not Skip.ALREADY_TRIED)
 
 
 def spoken_by(provider: Provider, world: World) -> tuple[str, ...]:

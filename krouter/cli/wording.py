@@ -5,14 +5,15 @@ The words are a route's own, from its record alone, so they say what was so when
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import tzinfo
 from enum import Enum, auto
 
 from krouter.catalog import Known
-from krouter.cli.figures import UNKNOWN, count, moment, money, ordinal, span, tokens
+from krouter.cli.figures import moment, ordinal, span
+from krouter.cli.sums import Rows, spent
 from krouter.errors import Failure
-from krouter.plan import AS_LISTED, NotBuilt, Snapshot, rotates, strategy_of
+from krouter.plan import AS_LISTED, IN_THE_PANEL, Snapshot, rotates, strategy_of
 from krouter.records import rebuild
 from krouter.route import (
     Attempt,
@@ -23,11 +24,7 @@ from krouter.route import (
     Route,
     Skipped,
     located,
-    total_usage,
 )
-
-Rows = Iterable[tuple[str, str]]
-"""Labels, each with what it stands for; where that is empty, the row is left out."""
 
 LANES = {
     "native": "in the provider's own dialect",
@@ -104,16 +101,24 @@ def given(route: Route) -> list[str]:
     if route.served and route.outcome not in (End.ANSWERED, Failure.EMPTY_REPLY):
         return [f"gets a part of the answer of {route.served}, then an error ({route.outcome})"]
     if route.served:
-        return [f"gets the answer of {route.served} ({outcome(route)})"]
+        return [f"gets the answer of {_whose(route)} ({outcome(route)})"]
     if route.outcome == End.UNDER_WAY:
         return ["waits"]
     whose = next((each.entry for each in route.attempts[::-1] if each.outcome == route.outcome), "")
     return [f"gets an error: {outcome(route)}{f' of {whose}' if whose else ''}"]
 
 
+def _whose(route: Route) -> str:
+    """Who answered, and in a fusion as what."""
+    final = route.final
+    role = route.voices[final.voice - 1].role if final and final.voice else ""
+    words = {"judge": "the judge, ", "panel": "one of the panel, "}
+    return f"{words.get(role, '')}{route.served}"
+
+
 def listed(order: list[Placed], placed: Placed) -> str:
     """Where an entry stands in the list that its order was made from."""
-    if placed.listed is None or len(order) == 1:
+    if placed.listed is None or len(order) == 1 or _is_panel(order):
         return ""
     return f"listed {ordinal(placed.listed)}" if placed.listed else "not in the list"
 
@@ -128,18 +133,30 @@ def _plan_of(route: Route, nested: str) -> int | None:
 def order_title(route: Route, nested: str) -> str:
     """The heading of the order of a nested combo; its place tells it from an earlier one."""
     places = route.entered.get(nested, ())
-    again = bool(places) and nested == located(places, _name(nested))
+    again = bool(places) and nested != name_of(nested)
     at = f", at {'.'.join(map(str, places))} of the order" if again else ""
-    return f"Order inside {_name(nested)}{at}"
+    what = "Panel of" if _is_panel(route.nested[nested]) else "Order inside"
+    return f"{what} {name_of(nested)}{at}"
 
 
-def _name(nested: str) -> str:
+def name_of(nested: str) -> str:
     """A combo's name holds no blank, and its places stand before one."""
     return nested.rpartition(" ")[2]
 
 
+def _is_panel(order: list[Placed]) -> bool:
+    return bool(order) and all(each.reason == IN_THE_PANEL for each in order)
+
+
+def top_title(route: Route) -> str:
+    """The heading of the order of the whole; a panel has none, since all are asked at once."""
+    return "Panel" if _is_panel(route.plan) else "Order"
+
+
 def reason(route: Route, placed: Placed) -> str:
     """Why it stands there, without the words that its place in the list says as well."""
+    if placed.reason == IN_THE_PANEL:
+        return ""
     if not route.combo:
         return by_name(placed.reason)
     return placed.reason.removeprefix(f"{AS_LISTED}; ")
@@ -153,10 +170,7 @@ def by_name(reason: str) -> str:
 def switches(route: Route, nested: str = "") -> list[str]:
     """The lines of the steps that changed which entry goes first, of one order. The record holds
     those of all orders, one order after the other."""
-    try:
-        plans = rebuild(route)
-    except NotBuilt:
-        return [] if nested else route.switches
+    plans = rebuild(route)
     at = _plan_of(route, nested)
     if at is None:
         return []
@@ -167,7 +181,7 @@ def switches(route: Route, nested: str = "") -> list[str]:
 def why_first(route: Route) -> Iterator[str]:
     """Why the first entry of the order is the first, and where another answered, why that one
     stands where it does: a sentence each."""
-    if not route.snapshots or len(route.plan) < 2:
+    if not route.snapshots or len(route.plan) < 2 or _is_panel(route.plan):
         return
     snapshot, first = route.snapshots[0], route.plan[0].entry
     listed = route.plan[0].listed
@@ -271,16 +285,26 @@ def tried(route: Route, attempt: Attempt) -> Rows:
 def _place(route: Route, attempt: Attempt) -> str:
     if not attempt.places:
         return ""
+    if not attempt.places[-1]:
+        return _OF_ITSELF[route.voices[attempt.voice - 1].role]
     placed = route.order_at(attempt.places)[attempt.places[-1] - 1]
     if placed.entry != attempt.entry:
         return f"stands in for {placed.entry}, which is gone"
-    return f"{_where(route, attempt.places)}: {reason(route, placed)}"
+    why = reason(route, placed)
+    return f"{_where(route, attempt.places)}{f': {why}' if why else ''}"
+
+
+_OF_ITSELF = {"judge": "judges the answers", "again": "the only one to answer", "panel": ""}
+"""What an entry is asked for that stands in no order."""
 
 
 def _where(route: Route, places: Places) -> str:
     *outer, at = places
     nested = route.inside(tuple(outer))
-    return f"{ordinal(at)} {f'inside {_name(nested)}' if nested else 'in the order'}"
+    order = route.nested[nested] if nested else route.plan
+    if _is_panel(order):
+        return f"{ordinal(at)} of the panel{f' of {name_of(nested)}' if nested else ''}"
+    return f"{ordinal(at)} {f'inside {name_of(nested)}' if nested else 'in the order'}"
 
 
 def _account(name: str, ranked: list[Ranked]) -> str:
@@ -313,30 +337,6 @@ def _lock(attempt: Attempt) -> str:
     if attempt.lock is None:
         return ""
     return f"{attempt.locked} for {span(attempt.lock)}".lstrip()
-
-
-def spent(attempts: list[Attempt]) -> str:
-    """Tokens and money of `attempts`. Where no provider has told, that is not zero."""
-    told = [attempt for attempt in attempts if attempt.usage is not None]
-    unpriced = sum(each.is_unpriced for each in attempts)
-    if not told and not unpriced:
-        return "none told" if attempts else "none"
-    cost = money(sum(each.cost or 0 for each in told), unpriced)
-    cost = f"cost {cost}" if cost == UNKNOWN else cost
-    return f"{tokens(total_usage(told))}; {cost}" if told else f"none told; {cost}"
-
-
-def sums(route: Route) -> Rows:
-    """Who answered, without what, and what all of it took."""
-    yield "answer", route.served or "none"
-    yield "dropped", ", ".join(route.dropped)
-    yield "notes", "; ".join(route.notes)
-    yield "spent", _counted(route.attempts)
-    yield "waste", f"{_counted(route.wasted)}, never seen by the caller" if route.wasted else "none"
-
-
-def _counted(attempts: list[Attempt]) -> str:
-    return f"{count(len(attempts), 'attempt')}, {spent(attempts)}"
 
 
 def untried(route: Route) -> str:

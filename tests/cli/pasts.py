@@ -13,7 +13,17 @@ from krouter.health import Health
 from krouter.plan import Snapshot, Standing, make_plan
 from krouter.ranking import Standing as Accounts
 from krouter.ranking import order
-from krouter.route import Attempt, End, Places, Route, Skip, Skipped
+from krouter.route import (
+    Attempt,
+    End,
+    Places,
+    Role,
+    Route,
+    Skip,
+    Skipped,
+    Strand,
+    Voice,
+)
 from krouter.settings import RoutingSettings
 
 BEGAN = 1_800_000_000.0
@@ -78,8 +88,8 @@ def over(route: Route, status: int) -> Route:
     last = route.attempts[-1]
     route.ended, route.outcome, route.status = last.ended, last.outcome, status
     if last.outcome == End.ANSWERED:
-        route.serve(last.entry)
-        route.name_dropped()
+        route.serve(last)
+        route.name_dropped(last)
     return route
 
 
@@ -142,6 +152,62 @@ def mixed() -> Route:
     )  # fmt: skip
     route.notes.append("1 event was not JSON and was left out")
     return over(route, 200)
+
+
+def fused() -> Route:
+    """A panel of three: one answers at length, one is a fusion itself of which one answers, one is
+    late; the judge falls back to its second account."""
+    seen = {GLM: Standing(), "pair": Standing(), DS: Standing()}
+    route = begun(5, "wise", seen, strategy="fusion", lingers=True)
+    pair = Combo(name="pair", models=(Entry(model="a/x"), Entry(model="b/y")), strategy="fusion")
+    began = route.began
+    glm, inner, late = (_asked(route, "panel", name, n + 1) for n, name in enumerate(seen))
+    route.note_plan(make_plan(Snapshot(pair, RoutingSettings(), (Standing(),) * 2)), (2,))
+    _tried(glm, GLM, (1,), began + 4.0, usage=Usage(1_200, 30_000), cost=DOLLAR // 25)
+    first, second = (_asked(inner, "panel", name, n) for n, name in ((1, "a/x"), (2, "b/y")))
+    _tried(first, "a/x", (2, 1), began + 2.0, usage=Usage(1_100, 40))
+    second.add(Skipped("b/y", "default", Skip.LOCKED, "overloaded", (2, 2)))
+    _tried(late, DS, (3,), None, outcome=End.UNDER_WAY)
+    again = _asked(inner, "again", "a/x", 0, began + 2.0)
+    _tried(again, "a/x", (2, 0), began + 3.0, usage=Usage(1_100, 45))
+    judge = _asked(route, "judge", CC, 0, began + 12.0)
+    _tried(judge, CC, (0,), began + 12.5, "main", outcome=Failure.RATE_LIMITED, row=8, status=429,
+           lock=30.0, locked="account and model")  # fmt: skip
+    answer = _tried(judge, CC, (0,), began + 19.0, "spare", first_byte=began + 13.0,
+                    usage=Usage(9_800, 700), cost=DOLLAR // 20)  # fmt: skip
+    ends = (
+        (began + 4.0, End.ANSWERED, 120_000, 32_000),
+        (began + 3.0, End.ANSWERED, 180, 180),
+        (None, End.LATE, None, None),
+        (began + 2.0, End.ANSWERED, 160, None),
+        (began + 2.0, Skip.LOCKED, None, None),
+        (began + 3.0, End.ANSWERED, 180, None),
+        (began + 19.0, End.ANSWERED, 2_800, None),
+    )
+    for voice, ended in zip(route.voices, ends, strict=True):
+        voice.ended, voice.outcome, voice.length, voice.given = ended
+    route.notes.append(
+        f"the answer of {GLM} was shortened for the judge, from 120000 to 32000 characters"
+    )
+    route.serve(answer)
+    route.ended, route.outcome, route.status = began + 19.0, End.ANSWERED, 200
+    return route
+
+
+def _asked(route: Route, role: Role, entry: str, place: int, began: float | None = None) -> Strand:
+    at = route.began + 0.004 if began is None else began
+    return route.strand(Voice(role, entry, at, place), heard=role != "panel")
+
+
+def _tried(
+    strand: Strand, entry: str, places: Places, ended: float | None, account: str = "default",
+    **fields: Any,
+) -> Attempt:  # fmt: skip
+    provider, _, model = entry.partition("/")
+    given = {"provider": provider, "ended": ended, "outcome": End.ANSWERED, **fields}
+    made = Attempt(entry, model, account, "native", strand.began, places=places, **given)
+    strand.add(made)
+    return made
 
 
 HOSTILE = "[red]x[/red]\x1b[31m\nFAKE\u202e:boom: "

@@ -31,12 +31,12 @@ def test_nothing_wrong_at_all(home: Home) -> None:
 
 
 def test_a_problem_is_one_line_that_begins_with_its_place(home: Home) -> None:
-    file = home.combo("a", {"models": ["glmm/x"], "strategy": "fusion"})
+    file = home.combo("a", {"models": ["glmm/x"], "judge": "demo/x"})
     lines = home.run("check", "a").stdout.splitlines()
     assert lines == [
         f"{file}: $.models[0]: unknown provider 'glmm' in 'glmm/x'. Did you mean 'glm'?",
-        f"{file}: $.strategy: not built: the combo 'a' uses fusion (ask every entry, a judge writes"
-        " one answer). A call that needs it is answered 501. [warning]",
+        f"{file}: $.judge: has no effect: only a fusion has it, and the strategy is fallback."
+        " [warning]",
     ]
 
 
@@ -62,13 +62,64 @@ def test_what_is_wrong_with_combos(home: Home) -> None:
     assert found["combos/typo.json", "$.strategi"]["hint"] == "Did you mean 'strategy'?"
     assert found["combos/text.json", ""]["message"].startswith("not JSON")
     assert "unknown combo 'nowhere'" in found["combos/lost.json", "$.models[0]"]["message"]
-    assert found["combos/far.json", "$.strategy"]["level"] == "warning"
     assert found["combos/far.json", "$.models[0]"]["level"] == "error"
     assert found["combos/far.json", "$.models[1].accounts[0]"]["hint"] == "Did you mean 'work'?"
     assert ("combos/far.json", "$.models[1].accounts[1]") not in found
     assert found["combos/far.json", "$.models[2]"]["hint"] == "Set OPENAI_API_KEY."
     assert found["combos/far.json", "$.models[2]"]["level"] == "warning"
     assert "gruq" in found["combos/far.json", "$.judge"]["message"]
+
+
+def panel(home: Home, size: int, **more: Any) -> dict[tuple[str, str], dict[str, Any]]:
+    """What is wrong with a fusion of so many entries, beside what its home lacks."""
+    models = [f"demo/{number}" for number in range(size)]
+    home.combo("wise", {"models": models, "strategy": "fusion", **more})
+    return {
+        (problem["path"], problem["level"]): problem
+        for problem in home.json("check", "wise", code=int(size > 16))["problems"]
+    }
+
+
+def test_a_panel_that_can_be_asked(home: Home) -> None:
+    tuning = {"minPanel": 3, "onSingle": "judge", "judgeModel": "demo/0"}
+    assert not panel(home, 3, fusionTuning=tuning)
+    assert not panel(home, 16, judge="demo/other")
+
+
+def test_a_panel_that_is_too_large(home: Home) -> None:
+    found = panel(home, 17)["$.models", "error"]
+    assert found["message"] == "the panel has 17 entries, and maxPanel allows 16."
+    assert found["hint"] == "Every call is answered 400."
+
+
+@pytest.mark.parametrize(
+    ("size", "more", "path", "words"),
+    [
+        (1, {}, "$.models", "a plain call"),
+        (2, {"fusionTuning": {"minPanel": 3}}, "$.fusionTuning.minPanel", "2 are enough"),
+        (
+            2,
+            {"judge": "demo/a", "fusionTuning": {"judgeModel": "demo/b"}},
+            "$.fusionTuning.judgeModel",
+            "'demo/b' does not judge: 'demo/a' does",
+        ),
+        (2, {"fusionTuning": {"onSingle": "judge"}}, "$.fusionTuning.onSingle", "nobody is named"),
+        (2, {"judge": "ds/x"}, "$.judge", "'ds/x' cannot judge: no account for deepseek"),
+        (2, {"strategy": "priority", "judge": "demo/a"}, "$.judge", "the strategy is priority"),
+        (
+            2,
+            {"strategy": "fallback", "fusionTuning": {"minPanel": 1}},
+            "$.fusionTuning",
+            "the strategy is fallback",
+        ),
+    ],
+)
+def test_what_of_a_fusion_has_no_effect(
+    home: Home, size: int, more: dict[str, Any], path: str, words: str
+) -> None:
+    found = panel(home, size, **more)
+    assert list(found) == [(path, "warning")]
+    assert words in found[path, "warning"]["message"]
 
 
 SETTINGS = """

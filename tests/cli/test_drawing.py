@@ -31,6 +31,7 @@ from tests.cli.pasts import (
     attempt,
     begun,
     failed,
+    fused,
     hostile,
     mixed,
     over,
@@ -54,7 +55,10 @@ def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("make", [screenshot, failed, mixed, hostile], ids=lambda f: f.__name__)
+MADE = [screenshot, failed, mixed, hostile, fused]
+
+
+@pytest.mark.parametrize("make", MADE, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
 def test_it_is_drawn_at_80_columns(make: Callable[[], Route], encoding: str) -> None:
     shown = drawn(make(), encoding)
@@ -65,7 +69,7 @@ def test_it_is_drawn_at_80_columns(make: Callable[[], Route], encoding: str) -> 
 
 def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "50")
-    for make in (screenshot, failed, mixed, hostile):
+    for make in MADE:
         shown = draw(make(), console(), UTC)
         assert max(map(cell_len, shown.split("\n"))) <= 50
         assert "gets the answer of" in shown or "gets an error" in shown
@@ -125,12 +129,6 @@ def test_a_name_that_nobody_knew() -> None:
     assert "ORDER" not in shown
 
 
-def test_a_combo_that_could_not_be_run() -> None:
-    route = Route("5" * 16, 1_800_000_000.0, "chat", "panel", False)
-    route.status, route.outcome, route.ended = 501, Skip.NOT_BUILT, route.began
-    assert "panel: no order was made; chat" in drawn(route)
-
-
 def test_a_request_under_way() -> None:
     route = begun(6, "daily", DAILY)
     attempt(route, GLM, ended=None)
@@ -138,6 +136,33 @@ def test_a_request_under_way() -> None:
     assert "1. glm/glm-5.1: under way" in shown
     assert "│ waits" in shown
     assert "Not tried: ds/deepseek-v4-pro, cc/claude-sonnet-4-6." in shown
+
+
+def test_an_answer_of_the_panel_itself_and_late_calls_that_have_ended() -> None:
+    route = fused()
+    route.lingers, route.revision = False, 1
+    late, answer = route.voices[2], route.attempts[0]
+    late.ended = route.attempts[2].ended = route.began + 60
+    route.attempts[2].outcome = End.CALLED_OFF
+    for each in route.attempts:
+        each.seen = False
+    route.serve(answer)
+    shown = drawn(route)
+    assert f"gets the answer of one of the panel, {GLM} (200 answered)" in shown
+    assert "asked at 4 ms, ended after 60 s, when nobody waited for it any more" in shown
+    assert f"4. {DS}: called off" in shown
+    assert "under way" not in shown
+    assert "\nlate " not in shown
+
+
+def test_a_panel_that_was_too_large() -> None:
+    route = begun(7, "wise", {GLM: SEES, DS: SEES}, strategy="fusion")
+    route.ended, route.status, route.outcome = route.began, 400, End.PANEL_TOO_LARGE
+    shown = drawn(route)
+    assert "gets an error: 400 panel too large" in shown
+    assert f"Not tried: {GLM}, {DS}." in shown
+    assert "\njudge " not in shown
+    assert "went first" not in shown
 
 
 PDF = frozenset(("pdf",))

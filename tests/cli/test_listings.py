@@ -26,6 +26,8 @@ def house(home: Home) -> Home:
     home.settings(SETTINGS)
     home.combo("mine", {"description": "Mine.", "models": ["glm/glm-5.1", "ds/chat", "inner"]})
     home.combo("inner", {"models": [{"model": "glm/glm-4", "accounts": ["other"]}]})
+    wise = {"models": ["glm/a", "glm/b"], "judge": "ds/chat", "strategy": "fusion"}
+    home.combo("wise", wise)
     home.env = {"GLM_WORK": CANARY}
     return home
 
@@ -57,7 +59,8 @@ def test_models_shows_every_name(house: Home) -> None:
         ("ds/chat", "no account (set DEEPSEEK_API_KEY)"),
         ("glm/glm-4", ""),
         ("inner", "no account (glm has no account named other)"),
-        ("panel", "not built: the combo 'panel' uses fusion"),
+        ("panel", ""),
+        ("wise", "the judge ds/chat: no account (set DEEPSEEK_API_KEY)"),
         ("local/…", "default: the environment variable LOCAL_KEY is not set"),
     ],
 )

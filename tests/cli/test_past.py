@@ -37,6 +37,7 @@ from tests.cli.pasts import (
     attempt,
     begun,
     failed,
+    fused,
     hostile,
     mixed,
     over,
@@ -44,7 +45,7 @@ from tests.cli.pasts import (
 )
 
 COMMAND = [sys.executable, "-c", "from krouter.cli import main; main()"]
-SCREENSHOT, FAILED, MIXED, HOSTILE_ID = (f"{number:016x}" for number in (1, 2, 3, 4))
+SCREENSHOT, FAILED, MIXED, HOSTILE_ID, FUSED = (f"{number:016x}" for number in range(1, 6))
 
 
 def record(home: Path, *routes: Route) -> None:
@@ -456,6 +457,24 @@ def test_accounts_and_nested_combos_are_told(past: Home) -> None:
         "no account",
         "set GONE_API_KEY",
     )
+
+
+def test_a_fusion_is_told_with_whom_it_asked_beside_its_panel(home: Home) -> None:
+    record(home.path, fused())
+    found = home.json("explain", "--route", FUSED)
+    assert (found["same"], found["differences"], found["strategy"]) == (True, [], "fusion")
+    assert [(e["place"], e["role"], e["model"], e["combo"]) for e in found["entries"]] == [
+        (1, "panel", GLM, "wise"),
+        (2, "panel", "a/x", "pair"),
+        (3, "panel", "b/y", "pair"),
+        (0, "again", "a/x", "pair"),
+        (4, "panel", DS, "wise"),
+        (0, "judge", CC, "wise"),
+    ]
+    judge = found["entries"][-1]
+    assert [account["name"] for account in judge["accounts"]] == ["main", "spare"]
+    assert judge["reason"] == "the judge"
+    assert home.json("route", FUSED) == json.loads(json.dumps(fused().as_json()))
 
 
 def test_an_entry_that_is_listed_twice_was_tried_where_it_stood_first(home: Home) -> None:
