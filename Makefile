@@ -30,6 +30,7 @@ bench: $(VENV)/dev.stamp  ## start-up times, the cost of a call from Python and 
 	$(BIN)/python -m benchmarks.sdk
 	$(BIN)/python -m benchmarks.litellm_lane
 	$(BIN)/python -m benchmarks.planning
+	$(BIN)/python -m benchmarks.fusion
 
 lock: $(VENV)/dev.stamp  ## resolve the dependencies again, with hashes
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements.lock
