@@ -27,6 +27,9 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "Show what is left of each account, or tell krouter of it.",
         ),
         "keys": ("krouter.cli.keys:keys", "Add, list and remove the keys of callers."),
+        "env": ("krouter.cli.env:env", "Print what makes a client use the running krouter."),
+        "code": ("krouter.cli.code:code", "Start Claude Code with the running krouter."),
+        "doctor": ("krouter.cli.doctor:doctor", "Find out why a client does not connect."),
         "schema": ("krouter.cli.files:schema", "Print the JSON Schema of a combo file."),
         "paths": (
             "krouter.cli.files:paths",

@@ -6,6 +6,9 @@ import json
 import os
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -44,14 +47,44 @@ class Refused(click.ClickException):
         self.status = status
 
 
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came back, whatever its status; names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """Raises ValueError."""
+        try:
+            return json.loads(self.body)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+    @property
+    def told(self) -> str | None:
+        """The message of an error in any dialect."""
+        try:
+            return str(self.json["error"]["message"])
+        except (ValueError, KeyError, TypeError):
+            return None
+
+
 def ask_health(paths: Paths) -> tuple[str, dict[str, Any]]:
     """Where the krouter of these settings would be, and what it says of itself. Raises
     ClickException, ConfigError."""
-    told = ask(paths, None, "/health", seconds=LOOK_SECONDS)
-    base = _base(paths, None)
+    base = base_of(paths, None)
+    return base, health_of(base, os.environ.get(KEY))
+
+
+def health_of(base: str, key: str | None) -> dict[str, Any]:
+    """What the krouter at `base` says of itself to one who has `key`. Raises ClickException."""
+    told = ask_at(base, "/health", key=key, seconds=LOOK_SECONDS)
     if not isinstance(told, dict) or "version" not in told:
         raise _no_krouter(base)
-    return base, told
+    return told
 
 
 def ask(
@@ -59,36 +92,61 @@ def ask(
 ) -> Any:
     """The JSON at `path`; `body` makes it a POST. Raises ClickException for whatever is no
     answer."""
-    base = _base(paths, url)
-    headers = {"content-type": "application/json"} if body is not None else {}
-    if key := os.environ.get(KEY):
-        headers["x-krouter-key"] = key
+    return ask_at(base_of(paths, url), path, body, key=os.environ.get(KEY), seconds=seconds)
+
+
+def ask_at(
+    base: str, path: str, body: Any = None, *, key: str | None, seconds: float = SECONDS
+) -> Any:
+    """The JSON at `path` of the krouter at `base`. Raises ClickException for whatever is no
+    answer."""
+    headers = {"x-krouter-key": key} if key else {}
+    try:
+        reply = fetch(f"{base}{path}", body, headers, seconds)
+        if reply.status >= 300:
+            raise Refused(reply.status, _refusal(base, reply))
+        return reply.json
+    except OSError as error:
+        hint = "start one with krouter serve, or name it with --url."
+        why = why_unreachable(error)
+        raise Unreachable(f"no krouter answers at {base} ({why}): {hint}") from None
+    except (ValueError, HTTPException):
+        raise _no_krouter(base) from None
+
+
+def fetch(url: str, body: Any, headers: Mapping[str, str], seconds: float) -> Reply:
+    """What `url` answers; through no proxy. Raises OSError, HTTPException for what is no HTTP."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(f"{base}{path}", data, headers)  # noqa: S310
+    kind = {"content-type": "application/json"} if body is not None else {}
+    request = urllib.request.Request(url, data, {**kind, **headers})  # noqa: S310
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     try:
         with opener.open(request, timeout=seconds) as reply:
-            return json.load(reply)
+            return Reply(reply.status, _lower(reply.headers), reply.read())
     except urllib.error.HTTPError as error:
         with error:
-            raise Refused(error.code, _refusal(base, error)) from None
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        why = getattr(reason, "strerror", None) or reason
-        hint = "start one with krouter serve, or name it with --url."
-        raise Unreachable(f"no krouter answers at {base} ({why}): {hint}") from None
-    except ValueError:
-        raise _no_krouter(base) from None
+            return Reply(error.code, _lower(error.headers), error.read())
+
+
+def _lower(headers: Any) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}
+
+
+def why_unreachable(error: OSError) -> str:
+    """The reason in a few words."""
+    reason = getattr(error, "reason", error)
+    return str(getattr(reason, "strerror", None) or reason)
 
 
 def _no_krouter(base: str) -> Unreachable:
     return Unreachable(f"what answers at {base} is no krouter: name one with --url.")
 
 
-def _base(paths: Paths, url: str | None) -> str:
+def base_of(paths: Paths, url: str | None) -> str:
+    """Where the krouter is that `url` names, else the one of the settings. Raises BadParameter,
+    ConfigError."""
     if url:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_url(url):
             raise click.BadParameter("must be an http:// URL with a host.", param_hint="--url")
         return url.rstrip("/")
     server = load_settings(paths.config).server
@@ -96,10 +154,16 @@ def _base(paths: Paths, url: str | None) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{server.port}"
 
 
-def _refusal(base: str, error: urllib.error.HTTPError) -> str:
+def _is_url(url: str) -> bool:
     try:
-        told = json.load(error)["error"]["message"]
-    except (ValueError, KeyError, TypeError, OSError):
-        return f"{base} answers {error.code}: is it a krouter of this version?"
-    hint = f" Put one into the variable {KEY}." if error.code == 401 else ""
-    return f"{told}{hint}"
+        parts = urlsplit(url)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # of a port that is none, or half an IPv6 address
+        return False
+
+
+def _refusal(base: str, reply: Reply) -> str:
+    if reply.told is None:
+        return f"{base} answers {reply.status}: is it a krouter of this version?"
+    hint = f" Put one into the variable {KEY}." if reply.status == 401 else ""
+    return f"{reply.told}{hint}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,3 +63,27 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
 
 def by(rows: list[dict[str, Any]], field: str = "name") -> dict[str, dict[str, Any]]:
     return {row[field]: row for row in rows}
+
+
+@pytest.fixture
+def user(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The empty home folder of somebody who is in its folder `work`, and has no variable that a
+    client or a proxy reads."""
+    folder = tmp_path_factory.mktemp("user")
+    (folder / "work").mkdir()
+    prefixes = ("ANTHROPIC_", "OPENAI_", "CLAUDE", "CODEX_", "GEMINI_", "GOOGLE_", "LLM_", "XDG_")
+    for name in list(os.environ):
+        if name.startswith(prefixes) or name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder / "work")
+    return folder
+
+
+def put_program(folder: Path, name: str, script: str) -> Path:
+    """A program for a PATH: a Python script that finds json, os, signal and sys imported."""
+    folder.mkdir(exist_ok=True)
+    program = folder / name
+    program.write_text(f"#!{sys.executable}\nimport json, os, signal, sys\n{script}\n")
+    program.chmod(0o755)
+    return program

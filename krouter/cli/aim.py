@@ -1,0 +1,210 @@
+"""Finding the krouter that is running, and what a client is to ask it for."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit
+
+import click
+
+from krouter.cli.clients import ALSO_CALLED, CLIENTS, Client
+from krouter.cli.common import NotThere
+from krouter.cli.guides import CLAUDE_TIERS, Target
+from krouter.cli.places import Places
+from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, url_option
+from krouter.paths import Paths, resolve_paths
+from krouter.problems import did_you_mean
+from krouter.settings import Settings, load_settings
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+DEFAULT = "daily"
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_model_option = click.option(
+    "--model",
+    metavar="COMBO",
+    help=f"The combo, or provider/model, to ask for. Default: {DEFAULT} if there is one, else the"
+    " first combo.",
+)
+_key_option = click.option(
+    "--key", metavar="KEY", help=f"A key of krouter's, where it asks for one. Default: {KEY}."
+)
+login_option = click.option(
+    "--login/--no-login",
+    default=None,
+    help="Whether Claude Code sends its own login. Default: if krouter.toml has an account with"
+    ' auth = "caller".',
+)
+
+
+def target_options(command: F) -> F:
+    """`--model`, `--key` and `--url`."""
+    return _model_option(_key_option(url_option(command)))
+
+
+def here() -> Places:
+    """The places of whoever runs this command."""
+    return Places(os.environ, Path.home(), Path.cwd())
+
+
+def client_called(name: str) -> Client:
+    """The client of that name. Raises NotThere."""
+    known = name.lower()
+    found = CLIENTS.get(ALSO_CALLED.get(known, known))
+    if found is None:
+        near = did_you_mean(known, [*CLIENTS, *ALSO_CALLED])
+        raise NotThere(f"there is no client {name!r}. {near or 'krouter env lists them.'}")
+    return found
+
+
+def root_of(paths: Paths, url: str | None) -> str:
+    """Where the krouter is; `url` may be the base URL of a client. Raises BadParameter,
+    ConfigError."""
+    return base_of(paths, url).removesuffix("/v1").rstrip("/")
+
+
+def key_of(given: str | None) -> str | None:
+    """The key that was given. Raises BadParameter for what no header can carry."""
+    key = given if given is not None else os.environ.get(KEY, "")
+    if not (key.isascii() and key.isprintable()) or key.split() != [key][: len(key)]:
+        where = "--key" if given is not None else KEY
+        raise click.BadParameter("is no key: it holds blanks or odd characters.", param_hint=where)
+    return key or None
+
+
+def find_target(
+    paths: Paths,
+    *,
+    url: str | None = None,
+    model: str | None = None,
+    key: str | None = None,
+    login: bool | None = None,
+) -> Target:
+    """Asks the running krouter. Raises ClickException, ConfigError."""
+    base = root_of(paths, url)
+    needed = key_for(base, key_of(key))
+    found = named_model(base, model, needed)
+    settings = served_settings(paths, base, health_of(base, needed))
+    return Target(
+        base,
+        found["id"],
+        needed,
+        _number(found.get("context_window")),
+        _number(found.get("max_output_tokens")),
+        has_login(settings) if login is None else login,
+        aliased_tiers(settings),
+    )
+
+
+def _number(told: Any) -> int | None:
+    return told if type(told) is int and told > 0 else None
+
+
+def key_for(base: str, key: str | None) -> str | None:
+    """The key that the krouter at `base` wants, None where it wants none. Raises ClickException."""
+    if lets_in(base, None):
+        return None
+    if key is None:
+        raise Refused(
+            401,
+            f"the krouter at {base} asks for a key: give one with --key or the variable {KEY};"
+            " krouter keys add NAME makes one.",
+        )
+    if not lets_in(base, key):
+        raise Refused(401, f"the key is none of the krouter at {base}; see krouter keys list.")
+    return key
+
+
+def lets_in(base: str, key: str | None) -> bool:
+    """Whether krouter tells one who comes with `key` more than all the world."""
+    return "home" in health_of(base, key)
+
+
+def named_model(base: str, model: str | None, key: str | None) -> dict[str, Any]:
+    """The model that was asked for, else the default one, as /v1/models tells it. Raises
+    ClickException."""
+    if model is not None:
+        try:
+            return dict(ask_at(base, f"/v1/models/{quote(model)}", key=key))
+        except Refused as refused:
+            if refused.status == 404:
+                raise NotThere(refused.message) from None
+            raise
+    if found := default_model(ask_at(base, "/v1/models", key=key)["data"]):
+        return found
+    raise NotThere(f"the krouter at {base} serves no combo: name a provider/model with --model.")
+
+
+def default_model(listed: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """`daily` if there is one, else the first combo."""
+    combos = [each for each in listed if each.get("owned_by") == "combo"]
+    return next((each for each in combos if each["id"] == DEFAULT), next(iter(combos), None))
+
+
+def served_settings(paths: Paths, base: str, health: Mapping[str, Any]) -> Settings:
+    """The settings of the krouter that runs; the defaults where they cannot be seen from here.
+    Raises ConfigError."""
+    served = served_paths(paths, base, health)
+    return load_settings(served.config) if served else Settings()
+
+
+def served_paths(paths: Paths, base: str, health: Mapping[str, Any]) -> Paths | None:
+    """The files of the krouter that runs: those of `paths` if that is its home, else those of the
+    home that it tells, if it runs on this machine; None where they cannot be known."""
+    told = health.get("home")
+    if not isinstance(told, str):
+        return None
+    home = Path(told)
+    if home.resolve() == paths.home.resolve():
+        return paths
+    is_here = urlsplit(base).hostname in LOOPBACK and home.is_absolute() and home.is_dir()
+    return resolve_paths(home, env={}, cwd=home) if is_here else None
+
+
+def has_login(settings: Settings) -> bool:
+    """Whether a Claude account takes the caller's own login."""
+    return any(
+        account.auth == "caller" and account.provider in ("cc", "claude", "anthropic")
+        for account in settings.account
+    )
+
+
+def aliased_tiers(settings: Settings) -> frozenset[str]:
+    """The tiers of Claude's models that the settings send to combos of their own."""
+    if not settings.aliases:
+        return frozenset()
+    from krouter.router import aliased  # only here: it brings the whole engine
+
+    asked = {tier: f"claude-{tier.lower()}-4-5" for tier in CLAUDE_TIERS}
+    return frozenset(tier for tier, name in asked.items() if aliased(name, settings.aliases))
+
+
+def bypass(env: Mapping[str, str], host: str) -> str | None:
+    """What NO_PROXY must be, so that no proxy is asked for `host`; None where it is well."""
+    if is_bypassed(env, host):
+        return None
+    given = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    return ",".join(filter(None, (given, host)))
+
+
+def is_bypassed(env: Mapping[str, str], host: str) -> bool:
+    """Whether the proxy variables leave `host` alone."""
+    if not any(env.get(name) or env.get(name.upper()) for name in PROXIES):
+        return True
+    excepted = env.get("no_proxy") or env.get("NO_PROXY") or ""
+    return any(_excepts(each.strip().lower(), host.lower()) for each in excepted.split(","))
+
+
+def _excepts(entry: str, host: str) -> bool:
+    if entry == "*" or entry.strip("[]") == host:
+        return True
+    try:
+        return ipaddress.ip_address(host) in ipaddress.ip_network(entry, strict=False)
+    except ValueError:
+        name = entry.removeprefix("*").lstrip(".")
+        return bool(name) and (host == name or host.endswith(f".{name}"))

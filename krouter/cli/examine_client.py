@@ -1,0 +1,190 @@
+"""What krouter doctor looks at on the client's side: its variables."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from krouter.cli.aim import LOOPBACK, PROXIES, is_bypassed
+from krouter.cli.clients import CLIENTS, Client
+from krouter.cli.findings import Finding, fault, ok, warning
+
+OFF = ("0", "false", "no", "off")
+ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/completions", "/models")
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A value, and which file has put it there; none where the shell has."""
+
+    value: str
+    source: str = ""
+
+    def says(self, what: str) -> str:
+        return f"in {self.source}: {what}" if self.source else what
+
+    def mend(self, hint: str) -> str:
+        """What to do about it."""
+        return f"Change it in {self.source}." if self.source else hint
+
+
+Variables = Mapping[str, Variable]
+
+
+def overlaid(env: Mapping[str, str], given: Mapping[str, Variable]) -> dict[str, Variable]:
+    """The variables that a client sees; empty ones are none."""
+    found = {name: Variable(value) for name, value in env.items()} | dict(given)
+    return {name: variable for name, variable in found.items() if variable.value}
+
+
+def is_same(url: str, base: str) -> bool:
+    """Whether both are the same port of the same machine."""
+    try:
+        return _origin(url) == _origin(base)
+    except ValueError:
+        return False
+
+
+def _origin(url: str) -> tuple[str, str, int | None]:
+    parts = urlsplit(url)
+    host = (parts.hostname or "").lower()
+    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    return parts.scheme, "loopback" if host in LOOPBACK else host, port
+
+
+def base_fault(value: str, base: str, path: str) -> tuple[str, str] | None:
+    """What is wrong with a client's base URL, "fault" or "warning" first; None where it is well.
+    `path` is what belongs behind `base`."""
+    wanted = f"{base}{path}"
+    if not is_same(value, base):
+        return "fault", f"is {_shown(value)}, which is not this krouter: {wanted}"
+    own = urlsplit(value).path.rstrip("/").removeprefix(urlsplit(base).path.rstrip("/"))
+    if own == path:
+        return None
+    if any(own.endswith(each) for each in ENDPOINTS):
+        return "fault", f"holds an endpoint, which the client adds itself: {wanted}"
+    if own == f"{path}/v1":
+        return "warning", f"has a /v1 too many, which krouter passes over: {wanted}"
+    if path and not own:
+        return "fault", f"lacks {path}: {wanted}"
+    return "fault", f"has the path {own}, where nothing is: {wanted}"
+
+
+def _shown(url: str) -> str:
+    """Without what a user name or a query may hold."""
+    return repr(re.sub(r"//[^/@]*@", "//", url).partition("?")[0])
+
+
+def examine_client(
+    client: Client,
+    variables: Variables,
+    base: str,
+    login: bool,
+    takes: Callable[[str], bool],
+    is_set_up: bool,
+) -> Iterator[Finding]:
+    """The variables of one client, as it sees them. `takes` is whether krouter lets in one who
+    comes with that key; `is_set_up` is that it has been told elsewhere where to go."""
+    yield from _program(client)
+    told = [name for name in client.bases if name in variables]
+    for name in told:
+        yield _base(client, name, variables[name], base)
+    if client.bases and not told and not is_set_up:
+        message = f"is not set: {client.title} does not ask krouter."
+        yield fault(" or ".join(client.bases), message, _how(client))
+    for name in client.rivals:
+        if name in variables and variables[name].value.lower() not in OFF:
+            yield _rival(client, name, variables[name])
+    if told and all(is_same(variables[name].value, base) for name in told):
+        yield from _keys(client, variables, login, takes)
+
+
+def _how(client: Client) -> str:
+    how = f"krouter env {client.name}"
+    return f"Start it with krouter code, or run the lines of {how}" if _is_claude(client) else how
+
+
+def _is_claude(client: Client) -> bool:
+    return client.name == "claude"
+
+
+def _program(client: Client) -> Iterator[Finding]:
+    if not client.program:
+        return
+    if found := shutil.which(client.program):
+        yield ok("program", f"{client.title} is {found}.")
+    else:
+        message = f"there is no {client.program} on PATH."
+        yield warning("program", message, f"To install it: {client.install}")
+
+
+def _base(client: Client, name: str, variable: Variable, base: str) -> Finding:
+    wrong = base_fault(variable.value, base, client.bases[name])
+    if wrong is None:
+        return ok(name, variable.says(f"is {variable.value}."))
+    kind = fault if wrong[0] == "fault" else warning
+    return kind(name, variable.says(wrong[1]), variable.mend(_how(client)))
+
+
+def _rival(client: Client, name: str, variable: Variable) -> Finding:
+    hint = variable.mend("Unset it.")
+    if name.endswith("_MODEL"):
+        message = f"is set: {client.title} asks {variable.value} for small things."
+        return warning(name, variable.says(message), hint)
+    return fault(name, variable.says(f"is set, which leads {client.title} elsewhere."), hint)
+
+
+def _keys(
+    client: Client, variables: Variables, login: bool, takes: Callable[[str], bool]
+) -> Iterator[Finding]:
+    given = [name for name in client.keys if name in variables]
+    if _is_claude(client) and login:
+        for name in given:
+            message = variables[name].says("is set, and is sent in place of the login.")
+            hint = 'Unset it: the account with auth = "caller" needs the login.'
+            yield fault(name, message, variables[name].mend(hint))
+        return
+    if _is_claude(client) and len(given) > 1:
+        message = f"is set beside {given[0]}: {client.title} asks which one to use."
+        yield warning(given[1], variables[given[1]].says(message), f"Keep {given[0]} alone.")
+    if not given:
+        message = f'is not set: {client.title} wants one, if only "none".'
+        yield fault(client.keys[0], message, _how(client))
+    for name in given:
+        if takes(variables[name].value):
+            yield ok(name, variables[name].says("krouter takes it."))
+        else:
+            message = variables[name].says("is no key of this krouter's.")
+            yield fault(name, message, variables[name].mend(f"krouter env {client.name} --key KEY"))
+
+
+def examine_all(variables: Variables, base: str) -> Iterator[Finding]:
+    """The variables of every client, where they are set at all."""
+    seen: set[str] = set()
+    for client in CLIENTS.values():
+        for name, path in client.bases.items():
+            if name in seen or name not in variables:
+                continue
+            seen.add(name)
+            wrong = base_fault(variables[name].value, base, path)
+            if wrong is None:
+                yield ok(name, f"is {variables[name].value}.")
+            else:
+                elsewhere = not is_same(variables[name].value, base)
+                kind = fault if wrong[0] == "fault" and not elsewhere else warning
+                yield kind(name, wrong[1], f"krouter env {client.name}")
+
+
+def examine_proxy(variables: Variables, host: str) -> Iterator[Finding]:
+    """Whether a proxy is asked for krouter."""
+    env = {name: variable.value for name, variable in variables.items()}
+    if is_bypassed(env, host):
+        return
+    names = [n for each in PROXIES for n in (each.upper(), each) if n in env]
+    message = f"{names[0]} is set, and NO_PROXY does not except {host}: the proxy is asked for it."
+    excepted = env.get("no_proxy") or env.get("NO_PROXY")
+    wanted = f"{excepted},{host}" if excepted else host
+    yield fault("proxy", message, f"Set NO_PROXY and no_proxy to {wanted}")
