@@ -109,7 +109,8 @@ def _examine_server(
     found = examine_models(server, model, findings)
     if found is None:
         return
-    if (served := served_paths(paths, server.base, server.health)) is not None:
+    served = served_paths(paths, server.base, server.health)
+    if served is not None:
         try:
             findings.append(outlook_of(found, served))
         except ConfigError as error:
@@ -117,7 +118,8 @@ def _examine_server(
     dialects = client.dialects if client else tuple(DIALECTS)
     findings += probe(server, found, dialects)
     if ask:
-        findings.append(ask_once(server, found, dialects[0]))
+        place = f" --home {served.home}" if served is not None and served is not paths else ""
+        findings.append(ask_once(server, found, dialects[0], place))
 
 
 def _examine_client(
@@ -134,14 +136,14 @@ def _examine_client(
     else:
         told, read = claude_settings(places) if client.name == "claude" else ({}, [])
         variables = overlaid(os.environ, told)
-        read += examine_files(client, places, base)
-        findings += read
+        files = examine_files(client, places, base)
+        findings += [*read, *files]
 
         def takes(token: str) -> bool:
             return server is None or not server.needs_key or lets_in(base, token)
 
         login = server is not None and _has_login(paths, server)
-        findings += examine_client(client, variables, base, login, takes, bool(read))
+        findings += examine_client(client, variables, base, login, takes, bool(files))
     findings += examine_proxy(variables, urlsplit(base).hostname or "")
 
 

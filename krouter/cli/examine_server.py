@@ -232,15 +232,16 @@ def _probed(server: Server, model: str, dialect: str) -> Reply:
     return server.send(f"{start}{quote(model)}")
 
 
-def ask_once(server: Server, model: str, dialect: str) -> Finding:
-    """One real request, and what became of it."""
+def ask_once(server: Server, model: str, dialect: str, place: str) -> Finding:
+    """One real request, and what became of it. `place` is the option that commands need to find
+    its route."""
     began = time.monotonic()
     try:
         reply = server.send(*_request(model, dialect), seconds=ASK_SECONDS)
     except (OSError, HTTPException) as error:
         return fault("ask", f"no answer: {error}.")
     told = reply.headers
-    route = f"krouter route {told['x-krouter-route']}" if "x-krouter-route" in told else ""
+    route = f"krouter route {told['x-krouter-route']}{place}" if "x-krouter-route" in told else ""
     tried = f"; tried {told['x-krouter-tried']}" if told.get("x-krouter-tried") else ""
     if reply.status == 200:
         by = told.get("x-krouter-model", "?")

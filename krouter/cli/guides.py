@@ -146,11 +146,11 @@ def aider_guide(target: Target, places: Places) -> Guide:
         "OPENAI_API_KEY": target.token,
         "AIDER_MODEL": model,
         "AIDER_WEAK_MODEL": model,
+        "AIDER_SHOW_MODEL_WARNINGS": "false",
     }
-    lines = [f"model: {_text(model)}", f"weak-model: {_text(model)}"]
-    lines += [f"openai-api-base: {_text(target.v1)}", "show-model-warnings: false"]
-    note = "Or, instead of all variables but OPENAI_API_KEY, the file."
-    return Guide(variables, (File(places.aider, _lines(lines)),), "aider", (note,))
+    fields = "model, weak-model, openai-api-base and show-model-warnings"
+    note = f"Or put all but the key into {places.shown(places.aider)}: {fields}."
+    return Guide(variables, start="aider", notes=(note,))
 
 
 def llm_guide(target: Target, places: Places) -> Guide:

@@ -44,7 +44,7 @@ EPILOG = """
 \b
 Exit codes:
   0  all is well
-  1  check found problems, or what was asked for does not exist
+  1  check or doctor found problems, or what was asked for does not exist
   2  the command line is wrong
   3  settings, files or the address cannot be used, or no krouter answers
 """

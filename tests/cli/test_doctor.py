@@ -22,10 +22,13 @@ COMBO = {"models": ["one/good:text=Hello."]}
 
 
 @pytest.fixture
-def served(upstream: Upstream, tmp_path: Path, user: Path) -> Iterator[Krouter]:
+def served(
+    upstream: Upstream, tmp_path_factory: pytest.TempPathFactory, user: Path
+) -> Iterator[Krouter]:
     settings, env = provider_settings(upstream.url, one="a")
     combos = {"daily": COMBO, "bad": {"models": ["one/b:status=401"]}}
-    with Krouter(tmp_path, combos=combos, settings=settings, env=env) as krouter:
+    folder = tmp_path_factory.mktemp("served")
+    with Krouter(folder, combos=combos, settings=settings, env=env) as krouter:
         yield krouter
 
 
@@ -203,9 +206,15 @@ def test_asked_to_it_sends_one_real_request(
     served: Krouter, upstream: Upstream, client: str
 ) -> None:
     told = doctor(served, client, "--ask")
+    assert told.of("ask").endswith(served.last_route["id"])
     assert "one/good:text=Hello. answers for daily" in told.of("ask")
-    assert f"krouter route {served.last_route['id']}" in told.of("ask")
     assert len(upstream.requests) == 1
+
+
+def test_a_home_that_is_not_this_one_is_said(home: Home, served: Krouter) -> None:
+    told = Told("--ask", "--url", served.url, "--home", str(home.path))
+    assert (told.faults, told.warnings) == ([], ["home", "outlook"])
+    assert told.of("ask").endswith(f"--home {served.home}")
 
 
 def test_without_asking_no_model_is_asked(served: Krouter, upstream: Upstream) -> None:
@@ -310,6 +319,10 @@ def test_the_settings_of_claude_code_win(served: Krouter, user: Path) -> None:
     told = claude(served)
     assert told.faults == []
     assert "apiKeyHelper" in told.of("file")
+    near.write_text(json.dumps({"apiKeyHelper": "x"}))
+    own.unlink()
+    assert claude(served, ANTHROPIC_BASE_URL="").faults == ["ANTHROPIC_BASE_URL"]
+    near.write_text(json.dumps({"env": {"ANTHROPIC_BASE_URL": served.url}}))
     own.write_text("{")
     assert claude(served).faults == ["file"]
     own.write_text("[]")

@@ -91,6 +91,16 @@ def test_the_lines_for_a_shell_are_what_json_says(served: Krouter) -> None:
     assert again in printed.stdout.splitlines()
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+def test_without_a_file_all_that_is_printed_can_be_run(served: Krouter, client: str) -> None:
+    found = told(served, client)
+    if not found["files"]:
+        printed = run("env", client, "--url", served.url).stdout
+        for name, value in found["variables"].items():
+            assert evaluated(printed, name) == [value]
+        assert evaluated(printed, "PATH") == ["/usr/bin:/bin"]
+
+
 def test_what_would_lead_claude_code_elsewhere_is_unset(served: Krouter) -> None:
     env = {"ANTHROPIC_API_KEY": "x", "CLAUDE_CODE_USE_BEDROCK": "1", "OPENAI_API_KEY": "y"}
     found = told(served, "claude", **env)
