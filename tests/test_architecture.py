@@ -129,6 +129,8 @@ def named(path: Path) -> Iterator[str]:
         ),
         ("import krouter.cli.route, krouter.cli.usage", ("litellm", "fastapi", "rich")),
         ("import krouter.cli.log", ("litellm", "fastapi", "rich")),
+        ("import krouter.cli.env, krouter.cli.code", ("litellm", "fastapi", "aiohttp", "rich")),
+        ("import krouter.cli.doctor", ("litellm", "fastapi", "aiohttp", "rich")),
         ("import krouter.serve.run", ("litellm", "httpx", "openai", "rich")),
     ],
 )

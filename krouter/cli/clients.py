@@ -17,7 +17,8 @@ class Client:
 
     `bases` are the variables that hold an address, each with the path that belongs to it, `keys`
     those that hold a key, `rivals` those that lead it elsewhere. `program` is what it is called on
-    PATH, `install` how it gets there.
+    PATH, `install` how it gets there. `is_remote` is of one whose requests come from its maker's
+    servers.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Client:
     rivals: tuple[str, ...] = ()
     program: str = ""
     install: str = ""
+    is_remote: bool = False
 
 
 _ANTHROPIC = MappingProxyType({"ANTHROPIC_BASE_URL": ""})
@@ -141,7 +143,7 @@ _KNOWN = (
         program="cn",
         install="npm install -g @continuedev/cli",
     ),
-    Client("cursor", "Cursor", ("chat",), guides.cursor_guide),
+    Client("cursor", "Cursor", ("chat",), guides.cursor_guide, is_remote=True),
 )
 CLIENTS: Mapping[str, Client] = MappingProxyType({client.name: client for client in _KNOWN})
 ALSO_CALLED: Mapping[str, str] = MappingProxyType(

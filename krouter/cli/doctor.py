@@ -20,7 +20,13 @@ from krouter.cli.aim import (
 )
 from krouter.cli.clients import Client
 from krouter.cli.common import Command, find_paths, home_option, json_option
-from krouter.cli.examine_client import examine_all, examine_client, examine_proxy, overlaid
+from krouter.cli.examine_client import (
+    examine_all,
+    examine_client,
+    examine_proxy,
+    examine_reach,
+    overlaid,
+)
 from krouter.cli.examine_files import claude_settings, examine_files
 from krouter.cli.examine_server import (
     Server,
@@ -144,6 +150,9 @@ def _examine_client(
 
         login = server is not None and _has_login(paths, server)
         findings += examine_client(client, variables, base, login, takes, bool(files))
+        if client.is_remote:
+            findings += examine_reach(client, base, server is not None and server.needs_key)
+            return
     findings += examine_proxy(variables, urlsplit(base).hostname or "")
 
 

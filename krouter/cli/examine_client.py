@@ -188,3 +188,15 @@ def examine_proxy(variables: Variables, host: str) -> Iterator[Finding]:
     excepted = env.get("no_proxy") or env.get("NO_PROXY")
     wanted = f"{excepted},{host}" if excepted else host
     yield fault("proxy", message, f"Set NO_PROXY and no_proxy to {wanted}")
+
+
+def examine_reach(client: Client, base: str, needs_key: bool) -> Iterator[Finding]:
+    """Whether the servers of a client's maker can reach krouter, and nobody else."""
+    if base.startswith("https://"):
+        yield ok("address", f"{base} may be public.")
+    else:
+        message = f"{client.title}'s own servers send the requests, and take only public https."
+        yield fault("address", message, f"Name it with --url; krouter env {client.name} says more.")
+    if not needs_key:
+        message = "krouter asks for no key: through a public address anyone could use it."
+        yield warning("address", message, f"krouter keys add {client.name}")

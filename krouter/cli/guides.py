@@ -103,7 +103,7 @@ def codex_guide(target: Target, places: Places) -> Guide:
         *([f'env_key = "{KEY}"'] if target.key else []),
     ]
     file = File(places.codex, _lines(lines))
-    return Guide(_own_key(target), (file,), "codex")
+    return Guide(_own_key(target), (file,), "codex", _reads_key(target))
 
 
 OPENCODE_PACKAGES = MappingProxyType(
@@ -136,7 +136,9 @@ def opencode_guide(target: Target, places: Places) -> Guide:
         "The provider krouter speaks chat, krouter-messages Anthropic messages, krouter-responses"
         " OpenAI responses: keep the one you need."
     )
-    return Guide(_own_key(target), (File(places.opencode, text),), "opencode", (note,))
+    return Guide(
+        _own_key(target), (File(places.opencode, text),), "opencode", (note, *_reads_key(target))
+    )
 
 
 def aider_guide(target: Target, places: Places) -> Guide:
@@ -270,6 +272,10 @@ def _openai_variables(target: Target) -> dict[str, str]:
 def _own_key(target: Target) -> dict[str, str]:
     """For clients whose file names the variable that holds the key."""
     return {KEY: target.key} if target.key else {}
+
+
+def _reads_key(target: Target) -> tuple[str, ...]:
+    return (f"The key is read from the variable {KEY} at every start.",) if target.key else ()
 
 
 def _text(value: str) -> str:

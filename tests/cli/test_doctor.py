@@ -438,6 +438,13 @@ def test_what_env_prints_is_well(served: Krouter, user: Path, client: str) -> No
     assert doctor(served, client, ONE_A="x", **told["variables"]).faults == []
 
 
+def test_cursor_cannot_come_to_this_machine(served: Krouter) -> None:
+    told = doctor(served, "cursor", ONE_A="x", HTTP_PROXY="http://x")
+    assert (told.faults, told.warnings) == (["address"], ["address"])
+    assert "public https" in told.of("address")
+    assert "krouter keys add cursor" in told.of("address")
+
+
 def test_an_unknown_client_is_refused(user: Path) -> None:
     assert run("doctor", "codx").exit_code == 1
     assert run("doctor", "--shell", "sh").exit_code == 2

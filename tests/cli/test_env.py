@@ -198,6 +198,7 @@ def test_files_name_the_variable_of_the_key(keyed: tuple[Krouter, str], client: 
     (file,) = found["files"]
     assert key not in file["text"]
     assert "KROUTER_KEY" in file["text"]
+    assert any("KROUTER_KEY" in note for note in found["notes"])
 
 
 def test_codex_gets_a_provider(served: Krouter, user: Path) -> None:
