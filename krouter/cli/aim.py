@@ -15,7 +15,7 @@ from krouter.cli.clients import ALSO_CALLED, CLIENTS, Client
 from krouter.cli.common import NotThere
 from krouter.cli.guides import CLAUDE_TIERS, Target
 from krouter.cli.places import Places
-from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, url_option
+from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, no_krouter, url_option
 from krouter.paths import Paths, resolve_paths
 from krouter.problems import did_you_mean
 from krouter.settings import Settings, load_settings
@@ -129,15 +129,37 @@ def named_model(base: str, model: str | None, key: str | None) -> dict[str, Any]
     """The model that was asked for, else the default one, as /v1/models tells it. Raises
     ClickException."""
     if model is not None:
-        try:
-            return dict(ask_at(base, f"/v1/models/{quote(model)}", key=key))
-        except Refused as refused:
-            if refused.status == 404:
-                raise NotThere(refused.message) from None
-            raise
-    if found := default_model(ask_at(base, "/v1/models", key=key)["data"]):
-        return found
-    raise NotThere(f"the krouter at {base} serves no combo: name a provider/model with --model.")
+        found = _asked_for(base, model, key)
+    else:
+        found = default_model(listed_models(base, key))
+    if found is None:
+        hint = "name a provider/model with --model."
+        raise NotThere(f"the krouter at {base} serves no combo: {hint}")
+    if not _is_model(found):
+        raise no_krouter(base)
+    return dict(found)
+
+
+def listed_models(base: str, key: str | None) -> list[dict[str, Any]]:
+    """What /v1/models tells. Raises ClickException."""
+    told = ask_at(base, "/v1/models", key=key)
+    data = told.get("data") if isinstance(told, dict) else None
+    if not isinstance(data, list) or not all(map(_is_model, data)):
+        raise no_krouter(base)
+    return data
+
+
+def _asked_for(base: str, model: str, key: str | None) -> Any:
+    try:
+        return ask_at(base, f"/v1/models/{quote(model)}", key=key)
+    except Refused as refused:
+        if refused.status == 404:
+            raise NotThere(refused.message) from None
+        raise
+
+
+def _is_model(told: Any) -> bool:
+    return isinstance(told, dict) and isinstance(told.get("id"), str)
 
 
 def default_model(listed: Sequence[dict[str, Any]]) -> dict[str, Any] | None:

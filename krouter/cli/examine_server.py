@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +11,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import click
+
 from krouter._version import __version__
-from krouter.cli.aim import default_model
+from krouter.cli.aim import default_model, listed_models
 from krouter.cli.findings import Finding, fault, ok, warning
 from krouter.cli.running import KEY, LOOK_SECONDS, SECONDS, Reply, fetch, why_unreachable
 from krouter.paths import Paths
@@ -86,7 +89,11 @@ def _health(reply: Reply) -> dict[str, Any] | None:
 
 def _silence(base: str, error: OSError) -> Finding:
     why = why_unreachable(error)
-    if isinstance(getattr(error, "reason", error), TimeoutError):
+    reason = getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLError):
+        message = f"what listens at {base} cannot be asked over https: {why}."
+        return fault("server", message, "krouter itself speaks http: give --url http://...")
+    if isinstance(reason, TimeoutError):
         message = f"what listens at {base} does not answer."
         return fault("server", message, "Restart it, or look at what else uses that port.")
     hint = "Start one: krouter serve. Or name another with --url."
@@ -157,17 +164,16 @@ def examine_models(server: Server, asked: str | None, found: list[Finding]) -> s
     """The model that a client would ask for; what is found on the way goes into `found`."""
     try:
         if asked is not None:
-            reply = server.send(f"/v1/models/{quote(asked)}")
-            if reply.status == 200:
-                found.append(ok("model", f"{asked} can be asked for."))
-                return asked
-            found.append(fault("model", reply.told or f"{asked}: {reply.status}."))
-            return None
-        listed = server.send("/v1/models").json["data"]
-        model = default_model(listed)
-    except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-        found.append(fault("model", f"the list of models cannot be read: {error}."))
+            found.append(_named(server, asked))
+            return asked if found[-1].level == "ok" else None
+        listed = listed_models(server.base, server.key if server.needs_key else None)
+    except (OSError, HTTPException) as error:
+        found.append(fault("model", f"no answer: {error}."))
         return None
+    except click.ClickException as error:
+        found.append(fault("model", error.message))
+        return None
+    model = default_model(listed)
     if model is None:
         hint = "Put one into combos/, or name a provider/model with --model."
         found.append(fault("model", "no combo is served.", hint))
@@ -177,6 +183,13 @@ def examine_models(server: Server, asked: str | None, found: list[Finding]) -> s
         ok("model", f"{len(combos)} combos and aliases are served; this is {model['id']}.")
     )
     return str(model["id"])
+
+
+def _named(server: Server, model: str) -> Finding:
+    reply = server.send(f"/v1/models/{quote(model)}")
+    if reply.status == 200:
+        return ok("model", f"{model} can be asked for.")
+    return fault("model", reply.told or f"{model} is answered {reply.status}.")
 
 
 def outlook_of(model: str, paths: Paths) -> Finding:

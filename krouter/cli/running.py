@@ -83,7 +83,7 @@ def health_of(base: str, key: str | None) -> dict[str, Any]:
     """What the krouter at `base` says of itself to one who has `key`. Raises ClickException."""
     told = ask_at(base, "/health", key=key, seconds=LOOK_SECONDS)
     if not isinstance(told, dict) or "version" not in told:
-        raise _no_krouter(base)
+        raise no_krouter(base)
     return told
 
 
@@ -111,7 +111,7 @@ def ask_at(
         why = why_unreachable(error)
         raise Unreachable(f"no krouter answers at {base} ({why}): {hint}") from None
     except (ValueError, HTTPException):
-        raise _no_krouter(base) from None
+        raise no_krouter(base) from None
 
 
 def fetch(url: str, body: Any, headers: Mapping[str, str], seconds: float) -> Reply:
@@ -138,7 +138,8 @@ def why_unreachable(error: OSError) -> str:
     return str(getattr(reason, "strerror", None) or reason)
 
 
-def _no_krouter(base: str) -> Unreachable:
+def no_krouter(base: str) -> Unreachable:
+    """For what answers as no krouter does."""
     return Unreachable(f"what answers at {base} is no krouter: name one with --url.")
 
 

@@ -115,6 +115,17 @@ def test_another_program_answers(user: Path, body: bytes, status: int) -> None:
     assert env.exit_code in (1, 3)
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"home": "/"}, {"home": "/", "data": [3]}, {"home": 7, "data": {}}]
+)
+def test_another_program_may_have_a_version_too(user: Path, more: dict[str, Any]) -> None:
+    with another(json.dumps({"version": 1, **more}).encode()) as url:
+        told = Told("--url", url)
+        for asked in ((), ("--model", "x")):
+            assert run("env", "claude", "--url", url, *asked).exit_code in (1, 3)
+    assert told.faults in (["key"], ["model"])
+
+
 @pytest.fixture
 def greeter() -> Iterator[str]:
     """Something that speaks no HTTP."""
@@ -156,6 +167,12 @@ def test_a_host_that_krouter_refuses(served: Krouter) -> None:
     assert "allowed_hosts" in told.of("server")
     local = doctor(served, "--url", f"http://localhost:{port}", ONE_A="x")
     assert local.faults == []
+
+
+def test_https_where_krouter_speaks_http(served: Krouter) -> None:
+    told = Told("--url", served.url.replace("http:", "https:"))
+    assert told.faults == ["server"]
+    assert "over https" in told.of("server")
 
 
 def test_settings_that_cannot_be_used(home: Home, user: Path) -> None:
