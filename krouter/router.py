@@ -154,9 +154,15 @@ def _unknown(target: str, asked: str, world: World) -> str:
 
 
 def entries(combos: Mapping[str, Combo]) -> Iterator[str]:
-    """Every `provider/model` that a combo names, once."""
-    models = (entry.model for combo in combos.values() for entry in combo.models)
+    """Every `provider/model` that a combo names, judges too, once."""
+    models = (model for combo in combos.values() for model in _named_in(combo))
     return iter(dict.fromkeys(m for m in models if "/" in m and not m.startswith("combo/")))
+
+
+def _named_in(combo: Combo) -> Iterator[str]:
+    yield from (entry.model for entry in combo.models)
+    if combo.strategy == "fusion" and combo.judge_name:
+        yield combo.judge_name
 
 
 @lru_cache(maxsize=1024)

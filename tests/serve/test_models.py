@@ -180,3 +180,12 @@ def test_googles_clients_get_their_shape_under_v1_too(
     reply = krouter.http.get(f"/v1/models{path}", headers={header: "google-genai-sdk/3.6.1"})
     assert reply.json() == krouter.http.get(f"{GOOGLES}{path}").json()
     assert reply.status_code == (404 if path == "/nobody" else 200)
+
+
+def test_a_judge_is_a_model_too(start: Start) -> None:
+    panel = {"models": ["one/a", "two/b"], "strategy": "fusion", "judge": "one/j"}
+    listing = {"models": ["one/a"], "judge": "two/unused"}
+    krouter = start(combos={"fused": panel, "plain": listing})
+    names = {model["id"] for model in listed(krouter)["data"]}
+    assert "one/j" in names
+    assert "two/unused" not in names
