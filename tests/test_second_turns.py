@@ -51,7 +51,7 @@ def test_a_deferred_retry_waits_in_line_behind_another_that_fails(
     waits_in_line(krouter, 2)
     upstream.gate("three").open()
     assert others[0].result(30).status_code == 200
-    upstream.wait(30)
+    upstream.wait(5)
     upstream.gate("one").open()
     assert (served(asked.result(30)), dropped(asked.result(30))) == ("one/x", "image")
     assert others[1].result(30).status_code == 200

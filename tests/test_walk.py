@@ -244,7 +244,7 @@ def test_one_request_probes_after_a_lock(
     assert skips(krouter) == ["one/m a: being probed"]
     krouter.clock.forward(10)
     follower = pool.submit(krouter.chat, "daily")
-    upstream.wait(30)
+    upstream.wait(5)
     upstream.gate("probe").open()
     assert served(probe.result(30)) == served(follower.result(30)) == "one/m"
     krouter.idle()
