@@ -43,11 +43,13 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/run.stamp: requirements.lock pyproject.toml | $(BIN)/python
+	@echo "installing what krouter needs, once; this takes a minute or more"
 	$(PIP) install --require-hashes -r requirements.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/dev.stamp: requirements-dev.lock pyproject.toml | $(BIN)/python
+	@echo "installing what krouter and its tests need, once; this takes some minutes"
 	$(PIP) install --require-hashes -r requirements-dev.lock
 	$(PIP) install --no-deps --no-build-isolation -e .
 	@touch $@ $(VENV)/run.stamp

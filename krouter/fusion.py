@@ -24,7 +24,7 @@ from krouter.lineup import Site
 from krouter.no_answer import error_for
 from krouter.panel import Linger, Member, Panel
 from krouter.progress import Progress
-from krouter.room import room_for_answers
+from krouter.room import out_of_question, room_for_answers
 from krouter.route import End, Role
 from krouter.stream import Relay
 from krouter.voices import Asked, RunWalk, Voices
@@ -70,6 +70,8 @@ class Fusion:
                 f" maxPanel allows {most}."
             )
             return self._error(400, message, End.PANEL_TOO_LARGE)
+        if missing := self._judge_missing():
+            return self._error(503, missing, End.NOTHING_SENT)
         members = await self._panel.ask()
         usable = [member for member in members if member.text]
         if fault := self._too_few(members, usable):
@@ -79,6 +81,18 @@ class Fusion:
         if len(usable) > 1:
             return await self._judge(members, usable)
         return await self._single(members, usable[0])
+
+    def _judge_missing(self) -> str:
+        """Why the named judge cannot be asked at all, and nobody else would answer in its place;
+        it is looked at before the panel has cost anything."""
+        name = self._combo.judge_name
+        if name is None or self._tuning.on_judge_failure == "best":
+            return ""
+        site = self._instead(Entry.model_construct(model=name), "the judge")
+        found = out_of_question(site, self._progress)
+        if not found:
+            return ""
+        return f"The judge of {self._combo.name!r} cannot be asked, so the panel was not: {found}."
 
     def _too_few(self, members: Sequence[Member], usable: Sequence[Member]) -> str:
         """Why the answers do not do; empty where they do."""

@@ -130,7 +130,8 @@ class Panel:
         took = (voice.ended or voice.began) - voice.began
         came = f"{len(member.text):,} characters" if member.text else member.why_not
         self._voices.say(f"{member.entry} after {took:.1f} s: {came}")
-        if member.text and quorum.reached is None and quorum.usable + 1 == quorum.needed:
+        is_enough = quorum.reached is None and quorum.usable + 1 == quorum.needed
+        if member.text and is_enough and quorum.ended + 1 < quorum.size:
             rest = f"the rest have {quorum.grace:g} s more"
             self._voices.say(f"{quorum.needed} answers are enough; {rest}")
         return bool(member.text)

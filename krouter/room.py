@@ -60,6 +60,17 @@ def full_accounts(site: Site, progress: Progress) -> frozenset[Pair]:
     return frozenset(found)
 
 
+def out_of_question(site: Site, progress: Progress) -> str:
+    """Why nothing can be sent to anybody at `site`, whatever is locked; empty where it can."""
+    reasons = []
+    for leaf in leaves(site, progress.world, progress.ask):
+        found = leaf.obstacle or candidates(leaf, progress.world, progress.ask)
+        if not isinstance(found, Obstacle):
+            return ""
+        reasons.append(f"{leaf.name}: {found.reason}{f' ({found.detail})' if found.detail else ''}")
+    return "; ".join(dict.fromkeys(reasons))
+
+
 def _output(dialect: str, body: Body) -> int:
     if dialect == "gemini":
         config = body.value("generationConfig") or body.value("generation_config")

@@ -230,6 +230,18 @@ def panel_faults(combo: Combo, file: str) -> Iterator[Problem]:
     if tuning.min_panel > size and "min_panel" in tuning.model_fields_set:
         message = f"asks for {tuning.min_panel} answers of a panel of {size}: {size} are enough."
         yield warning("$.fusionTuning.minPanel", message)
+    if tuning.straggler_grace_ms > tuning.panel_hard_timeout_ms:
+        message = f"is longer than panelHardTimeoutMs, which is {tuning.panel_hard_timeout_ms}."
+        yield warning("$.fusionTuning.stragglerGraceMs", message)
+    if tuning.require_quorum and tuning.min_panel > 1 and "on_single" in tuning.model_fields_set:
+        message = "has no effect: requireQuorum makes one answer alone a failure."
+        yield warning("$.fusionTuning.onSingle", message)
+    if combo.sticky_limit is not None:
+        yield warning("$.stickyLimit", "has no effect: a panel is asked as a whole.")
+    for place, entry in enumerate(combo.models):
+        if entry.timeouts is not None:
+            path = json_path(("models", place, "timeouts"))
+            yield warning(path, "has no effect on the calls of a panel, see panelHardTimeoutMs.")
     if combo.judge and tuning.judge_model and combo.judge != tuning.judge_model:
         message = f"{tuning.judge_model!r} does not judge: {combo.judge!r} does."
         yield warning("$.fusionTuning.judgeModel", message, "Leave out one of the two.")

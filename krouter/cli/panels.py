@@ -37,6 +37,14 @@ class Panel:
         return min(self.tuning.min_panel, self.size)
 
     @property
+    def longest_ms(self) -> int:
+        """How long it is waited for at most, in milliseconds."""
+        timeouts = self.combo.timeouts
+        total = timeouts.total if timeouts is not None else None
+        hard = self.tuning.panel_hard_timeout_ms
+        return min(hard, round(total * 1000)) if total else hard
+
+    @property
     def too_large(self) -> str:
         """Why a call is answered 400; empty where it is not."""
         most = self.tuning.max_panel
@@ -68,7 +76,7 @@ class Panel:
             "panel": self.size,
             "quorum": self.needed,
             "grace_ms": tuning.straggler_grace_ms,
-            "hard_timeout_ms": tuning.panel_hard_timeout_ms,
+            "hard_timeout_ms": self.longest_ms,
             "judge": self.judge,
             "auto": self.combo.judge_name is None,
             "on_single": tuning.on_single,
@@ -90,12 +98,14 @@ def told(fusion: dict[str, Any]) -> Iterator[str]:
     most, grace = (_seconds(fusion[field]) for field in ("hard_timeout_ms", "grace_ms"))
     yield (
         f"{name}: all {size} are asked at once, and waited for {most} at most; {enough} enough, the"
-        f" rest then have {grace} more."
+        f" rest then have {grace} more, and what is late {_LATE[fusion['late_calls']]}."
     )
     whose = (
         ", the first of the panel, or else the first that has answered," if fusion["auto"] else ""
     )
-    yield f"{name}: {fusion['judge']}{whose} writes one answer out of theirs."
+    best = fusion["on_judge_failure"] == "best"
+    instead = "; if that fails, the longest of theirs is returned" if best else ""
+    yield f"{name}: {fusion['judge']}{whose} writes one answer out of theirs{instead}."
     yield f"{name}: {_SINGLE[_single(fusion)]}"
 
 
@@ -107,6 +117,7 @@ def _single(fusion: dict[str, Any]) -> str:
     return "judge" if is_judged else fusion["on_single"].replace("judge", "resend")
 
 
+_LATE = {"run": "runs on", "cancel": "is called off"}
 _SINGLE = {
     "quorum": "with fewer usable answers the call fails with 503.",
     "judge": "one usable answer alone goes to the judge too.",

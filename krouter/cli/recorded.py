@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from time import time as now
@@ -12,16 +12,19 @@ from typing import Any, TypeVar
 import click
 
 from krouter.cli.common import NotThere, Unusable
+from krouter.errors import Failure
 from krouter.ledger_reader import LedgerError, LedgerReader
 from krouter.paths import Paths
 from krouter.problems import Problem, did_you_mean
-from krouter.route import REASONS, Route
+from krouter.route import REASONS, End, Route
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 LONGEST_PATTERN = 300
 """Characters, as many as a name has at most; far longer ones the database refuses."""
 STATUSES = ("ok", "failed")
+_SYNONYMS: Mapping[str, str] = {"timeout": Failure.TIMED_OUT, "empty": End.NO_TEXT}
+"""As a fusion without an answer says it."""
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?[smhdw])+", re.ASCII)
 _PART = re.compile(r"(\d+(?:\.\d+)?)([smhdw])", re.ASCII)
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -46,10 +49,11 @@ def _status(ctx: click.Context, param: click.Parameter, given: str | None) -> st
     if given is None:
         return None
     text = given.strip().lower()
+    text = _SYNONYMS.get(text, text)
     is_code = len(text) == 3 and text.isascii() and text.isdigit()
     if is_code or text in STATUSES or text in REASONS:
         return text
-    hint = did_you_mean(text, (*STATUSES, *sorted(REASONS)))
+    hint = did_you_mean(text, (*STATUSES, *sorted(map(str, REASONS))))
     message = f"{given!r} is none: write ok, failed, 529 or 'rate limited'. {hint}"
     raise click.BadParameter(message.strip())
 

@@ -281,3 +281,28 @@ def test_combos_are_checked_though_the_settings_are_broken(home: Home) -> None:
     home.settings("port = 1")
     home.combo("typo", {"models": ["demo/a"], "strategi": 1})
     assert set(problems(home)) >= {("krouter.toml", "$.port"), ("combos/typo.json", "$.strategi")}
+
+
+def test_what_has_no_effect_in_a_panel(home: Home) -> None:
+    home.combo(
+        "p",
+        {
+            "models": [{"model": "demo/a", "timeouts": {"attempt": 5}}, "demo/b"],
+            "strategy": "fusion",
+            "stickyLimit": 2,
+            "fusionTuning": {
+                "stragglerGraceMs": 6000,
+                "panelHardTimeoutMs": 5000,
+                "requireQuorum": True,
+                "onSingle": "return",
+            },
+        },
+    )
+    told = home.run("check", "p").output
+    for path in (
+        "$.fusionTuning.stragglerGraceMs: is longer than panelHardTimeoutMs",
+        "$.fusionTuning.onSingle: has no effect",
+        "$.stickyLimit: has no effect",
+        "$.models[0].timeouts: has no effect",
+    ):
+        assert path in told

@@ -896,3 +896,24 @@ def test_an_error_that_quotes_the_panel_is_told_without_that(
     assert message.startswith("Invalid prompt: ")
     assert "which is refused" in message
     assert secret not in reply.text
+
+
+@pytest.mark.parametrize("judge", ["openai/gpt-5", "gone/x", "judges"])
+def test_a_judge_that_cannot_be_asked_costs_nothing(
+    start: Start, upstream: Upstream, judge: str
+) -> None:
+    judges = {"models": ["openai/gpt-5", "gone/x"]}
+    krouter = fusion(start, judge=judge, combos={"judges": judges})
+    reply = krouter.chat("daily")
+    assert reply.status_code == 503
+    message = reply.json()["error"]["message"]
+    assert message.startswith("The judge of 'daily' cannot be asked, so the panel was not: ")
+    assert ("set OPENAI_API_KEY" in message) == (judge != "gone/x")
+    assert reply.headers["x-should-retry"] == "false"
+    assert not upstream.requests
+    assert krouter.last_route["outcome"] == "nothing could be sent"
+
+
+def test_the_best_needs_no_judge(start: Start) -> None:
+    krouter = fusion(start, judge="openai/gpt-5", fusionTuning={"onJudgeFailure": "best"})
+    assert krouter.chat("daily").json()["choices"][0]["message"]["content"] in ("Alpha", "Gamma")
