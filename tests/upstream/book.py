@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from threading import Condition, Event
 from typing import Any
@@ -47,6 +47,10 @@ class Request:
         self.completed.set()
 
 
+Step = Behaviour | Callable[[Request], Behaviour]
+"""What one request gets, or who decides that by what it holds."""
+
+
 class Gate:
     """Holds replies until it is opened; `reached` is set once a reply waits or has passed."""
 
@@ -71,7 +75,7 @@ class Book:
         self._loop = loop
         self._changed = Condition()
         self._requests: list[Request] = []
-        self._scripts: dict[tuple[str, str | None], list[Behaviour]] = {}
+        self._scripts: dict[tuple[str, str | None], list[Step]] = {}
         self._gates: dict[str, Gate] = {}
         self._serial = 0
 
@@ -93,16 +97,14 @@ class Book:
                 raise TimeoutError(f"{len(self._requests)} of {count} requests came")
             return list(self._requests)
 
-    def script(
-        self, model: str, behaviours: Sequence[str | Behaviour], key: str | None = None
-    ) -> None:
+    def script(self, model: str, behaviours: Sequence[str | Step], key: str | None = None) -> None:
         steps = [parse(step) if isinstance(step, str) else step for step in behaviours]
         if not steps:
             raise ValueError("a script needs at least one behaviour")
         with self._changed:
             self._scripts[model, key] = steps
 
-    def next_step(self, model: str, key: str | None) -> Behaviour | None:
+    def next_step(self, model: str, key: str | None) -> Step | None:
         """The next behaviour of the closest script; its last one repeats."""
         with self._changed:
             for name in ((model, key), (model, None), ("*", key), ("*", None)):

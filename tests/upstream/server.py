@@ -16,7 +16,7 @@ from typing import Any, Self, cast
 import msgspec
 
 from tests.upstream import gemini, replicate
-from tests.upstream.book import Book, Gate, Request
+from tests.upstream.book import Book, Gate, Request, Step
 from tests.upstream.content import read_ask
 from tests.upstream.replies import Reply, build
 from tests.upstream.script import Behaviour, Break, Stop, named, parse
@@ -277,6 +277,8 @@ def behave(rules: Rules, request: Request, dialect: str | None) -> Behaviour:
         if said := request.header.get("x-upstream"):
             return parse(said)
         step = rules.book.next_step(request.model, request.credential)
+        if callable(step):
+            return step(request)
         return step or named(request.model)
     except ValueError as error:
         return Behaviour(status=400, message=f"not a behaviour: {error}")
@@ -341,9 +343,10 @@ class Upstream:
         return self._rules.book.wait(count, timeout)
 
     def script(
-        self, model: str, behaviours: Sequence[str | Behaviour], *, key: str | None = None
+        self, model: str, behaviours: Sequence[str | Step], *, key: str | None = None
     ) -> None:
-        """One behaviour a request for a model (`*`: any), the last for ever."""
+        """One behaviour a request for a model (`*`: any), the last for ever. A function is asked
+        for it with the request."""
         self._rules.book.script(model, behaviours, key)
 
     def gate(self, name: str) -> Gate:
