@@ -211,6 +211,9 @@ class Conversation:
             case "search_result":
                 self._citations(block)
                 yield text_part(_headed("Search result", block, part_lines(block.get("content"))))
+            case "tool_reference":
+                # What a search for tools has found: other hosts have all tools of a request loaded.
+                yield text_part(f"The tool {as_text(block.get('tool_name'))} can be called now.")
             case kind:
                 if as_text(block.get("text")):
                     yield text_part(block["text"])
