@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check format bench lock clean
+.PHONY: help run test check format bench clients lock clean
 
 help:  ## what there is to make
 	@sed -n "s/^\([a-z]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 10
@@ -32,9 +32,16 @@ bench: $(VENV)/dev.stamp  ## start-up times, the cost of a call from Python and 
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.fusion
 
+clients: $(VENV)/dev.stamp  ## run real coding clients and SDKs against krouter, without a network; CLIENT=codex for one
+	$(BIN)/python -m tests.clients $(CLIENT)
+
 lock: $(VENV)/dev.stamp  ## resolve the dependencies again, with hashes
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --group dev -c requirements.lock $(LOCK) -o requirements-dev.lock
+	for set in sdks aider; do \
+		$(BIN)/uv pip compile tests/clients/install/$$set.in $(LOCK) -o tests/clients/install/$$set.txt || exit; \
+	done
+	cd tests/clients/install && npm install --package-lock-only --ignore-scripts --omit-lockfile-registry-resolved
 LOCK := --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header
 
 $(BIN)/python:

@@ -1,0 +1,1 @@
+"""Real clients at their real versions against `krouter serve`: `make clients`."""

@@ -1,0 +1,306 @@
+"""What clients do beyond one task: sessions that go on, sub-agents, retries of their own."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tests.clients.cases import HEALTHY, LANES, combo_name, write_home
+from tests.clients.clients import PROMPT, Client, Place, Start
+from tests.clients.run import (
+    SECONDS,
+    client_env,
+    make_key,
+    make_place,
+    run_command,
+    serving,
+)
+from tests.clients.screen import shows
+from tests.upstream import Behaviour, Request, ToolUser, Upstream
+from tests.upstream.book import Step
+from tests.upstream.relay import latest_results
+
+SUBTASK = "Read proof.txt and say what it holds."
+TURN_STATE = "x-codex-turn-state"
+
+
+class WrongError(Exception):
+    """A feature does not work; says how."""
+
+
+@dataclass(slots=True)
+class Scene:
+    """One client in front of one provider, and all that it has printed."""
+
+    client: Client
+    place: Place
+    lane: str
+    upstream: Upstream
+    printed: str = ""
+
+    def model(self, *steps: str | Step) -> None:
+        """How the provider answers; without steps as in the table of cases."""
+        self.upstream.clear()
+        self.upstream.script(HEALTHY, steps or [self.client.model(self.place)])
+
+    def start(self, *before: str, prompt: str = PROMPT, also: tuple[str, ...] = ()) -> Start:
+        """The client's usual start with other words in front of and behind the prompt."""
+        usual = self.client.start(self.place)
+        at = usual.command.index(PROMPT)
+        front, behind = usual.command[:at], usual.command[at + 1 :]
+        return replace(usual, command=[*front, *before, prompt, *behind, *also])
+
+    def run(self, start: Start) -> str:
+        """The answer of a run that ended well."""
+        code, printed, errors = run_command(start, self.place)
+        self.printed += f"{start.command}\nexit code {code}\n{printed}\n{errors}\n"
+        if code is None:
+            raise WrongError("does not end")
+        if code:
+            raise WrongError(f"exit code {code}")
+        return start.answer(printed)
+
+    def prove(self, start: Start) -> None:
+        """The answer must hold a proof that is new."""
+        proof = f"proof-{secrets.token_hex(8)}"
+        self.place.proof.write_text(proof + "\n")
+        if proof not in self.run(start):
+            raise WrongError("answer without the proof")
+
+    def expect(self, count: int) -> None:
+        """How many requests must have reached the provider."""
+        if (came := len(self.upstream.requests)) != count:
+            raise WrongError(f"{came} requests instead of {count}")
+
+
+@dataclass(frozen=True, slots=True)
+class Feature:
+    """`run` raises WrongError where it does not work."""
+
+    title: str
+    run: Callable[[Scene], None]
+    lanes: tuple[str, ...] = LANES
+
+
+def call(tool: str, **arguments: Any) -> Behaviour:
+    return Behaviour(tool=tool, args=json.dumps(arguments))
+
+
+@dataclass(frozen=True, slots=True)
+class Delegating:
+    """A step of a script: the agent gives its task to a sub-agent, known by what it is told."""
+
+    agent: ToolUser
+    worker: Step
+
+    def __call__(self, request: Request) -> Behaviour:
+        if PROMPT.encode() in request.body:
+            return self.agent(request)
+        return self.worker(request) if callable(self.worker) else self.worker
+
+
+def resumes(*words: str) -> Callable[[Scene], None]:
+    def run(scene: Scene) -> None:
+        scene.model()
+        scene.prove(scene.start())
+        needed = len(scene.upstream.requests)
+        scene.prove(scene.start(*words))
+        if len(scene.upstream.requests) > 2 * needed:
+            scene.expect(2 * needed)
+
+    return run
+
+
+def claude_delegates(scene: Scene) -> None:
+    task = {"description": "Read it", "prompt": SUBTASK, "subagent_type": "general-purpose"}
+    agent = ToolUser("Agent", {**task, "run_in_background": False})
+    scene.model(Delegating(agent, scene.client.model(scene.place)))
+    scene.prove(scene.start(also=("Agent",)))
+    scene.expect(4)
+
+
+def claude_compacts(scene: Scene) -> None:
+    scene.model()
+    scene.prove(scene.start())
+    scene.prove(scene.start("--continue"))
+    long = len(scene.upstream.requests[-1].json["messages"])
+    scene.run(scene.start("--continue", prompt="/compact"))
+    scene.prove(scene.start("--continue"))
+    kept = len(scene.upstream.requests[-1].json["messages"])
+    if kept >= long + 4:
+        raise WrongError(f"{kept} messages after {long}")
+
+
+def claude_counts(scene: Scene) -> None:
+    scene.model()
+    if "Context Usage" not in scene.run(scene.start(prompt="/context")):
+        raise WrongError("shows no token counts")
+    counted = [r for r in scene.upstream.requests if "count_tokens" in r.path]
+    if scene.lane == "native" and not counted:
+        raise WrongError("has them not counted")
+
+
+def claude_searches(scene: Scene) -> None:
+    """The tool that it finds must be in the next request, and the model must be told of it."""
+    read = scene.client.model(scene.place)
+    search = call("ToolSearch", query="select:WebFetch", max_results=1)
+    scene.model(search, call("Read", file_path=str(scene.place.proof)), read)
+    scene.prove(scene.start())
+    scene.expect(3)
+    asked = scene.upstream.requests[1].json
+    if '"WebFetch"' not in json.dumps(asked["tools"]):
+        raise WrongError("the tool it found is not offered")
+    if "WebFetch" not in json.dumps(asked["messages"][-1]):
+        raise WrongError("the model is not told what was found")
+
+
+def claude_repeats(scene: Scene) -> None:
+    scene.model("reset=3", scene.client.model(scene.place))
+    scene.prove(scene.start())
+    scene.expect(3)
+    if scene.upstream.requests[1].json.get("stream"):
+        raise WrongError("repeats it as a stream")
+
+
+def claude_alias(scene: Scene) -> None:
+    """As its list of models names combos."""
+    scene.model()
+    scene.place = replace(scene.place, model=f"claude-{scene.place.model}")
+    scene.prove(scene.start())
+    scene.expect(2)
+
+
+def claude_discovers(scene: Scene) -> None:
+    """Its menu of models, for which it needs a terminal and to know the folder already."""
+    usual = scene.client.start(scene.place)
+    known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
+    settings = {"hasCompletedOnboarding": True, "projects": {str(scene.place.work): known}}
+    (scene.place.home / ".claude.json").write_text(json.dumps(settings))
+    env = {"CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1", "TERM": "xterm-256color"}
+    found, scene.printed = shows(
+        [usual.command[0], "--model", scene.place.model],
+        client_env(replace(usual, env={**usual.env, **env}), scene.place),
+        scene.place.work,
+        ["/model", "\r"],
+        r"claude-(native|translated)-\w+.*gateway",
+        SECONDS,
+    )
+    if not found:
+        raise WrongError("its menu shows no combo")
+
+
+def codex_falls_back(scene: Scene) -> None:
+    """A WebSocket is refused so that the client posts at once."""
+    scene.model()
+    start = scene.start()
+    settings = scene.place.home / ".codex" / "config.toml"
+    settings.write_text(settings.read_text() + "supports_websockets = true\n")
+    scene.prove(start)
+    scene.expect(2)
+
+
+def codex_keeps_state(scene: Scene) -> None:
+    """The header of a reply comes back with the next request of the turn."""
+    model = scene.client.model(scene.place)
+
+    def step(request: Request) -> Behaviour:
+        answer = model(request) if callable(model) else model
+        return replace(answer, headers=((TURN_STATE, "state-1"),))
+
+    scene.model(step)
+    scene.prove(scene.start())
+    if scene.upstream.requests[1].header.get(TURN_STATE) != "state-1":
+        raise WrongError("the state does not come back")
+
+
+def codex_delegates(scene: Scene) -> None:
+    """Tools in a namespace start a sub-agent and wait for it; a chat provider sees plain tools."""
+    space = "multi_agent_v1__"
+
+    def agent(request: Request) -> Behaviour:
+        results = list(latest_results(request.json))
+        if not results:
+            return call(f"{space}spawn_agent", message=SUBTASK)
+        if found := re.search(r'"agent_id":\s*"([^"]+)"', results[0]):
+            return call(f"{space}wait_agent", targets=[found[1]], timeout_ms=30000)
+        return Behaviour(text=results[0])
+
+    worker = scene.client.model(scene.place)
+
+    def step(request: Request) -> Behaviour:
+        if PROMPT.encode() in request.body:
+            return agent(request)
+        return worker(request) if callable(worker) else worker
+
+    scene.model(step)
+    scene.prove(scene.start())
+
+
+def opencode_delegates(scene: Scene) -> None:
+    task = {"description": "Read it", "prompt": SUBTASK, "subagent_type": "general"}
+    scene.model(Delegating(ToolUser("task", task), scene.client.model(scene.place)))
+    scene.prove(scene.start())
+
+
+OPENCODE = (
+    Feature("session that goes on (`--continue`)", resumes("--continue")),
+    Feature("sub-agent (`task`)", opencode_delegates),
+)
+FEATURES: Mapping[str, tuple[Feature, ...]] = {
+    "claude-code": (
+        Feature("session that goes on (`--continue`)", resumes("--continue")),
+        Feature("sub-agent", claude_delegates),
+        Feature("`/compact`", claude_compacts),
+        Feature("token counts (`/context`)", claude_counts),
+        Feature("search for deferred tools", claude_searches),
+        Feature("stream broken in the middle: asks again without streaming", claude_repeats),
+        Feature("combo by its `claude-` name", claude_alias),
+        Feature("combos in its `/model` menu (model discovery)", claude_discovers),
+    ),
+    "codex": (
+        Feature("session that goes on (`exec resume --last`)", resumes("resume", "--last")),
+        Feature("WebSocket refused", codex_falls_back),
+        Feature("turn state header", codex_keeps_state, ("native",)),
+        Feature("sub-agent by tools in a namespace", codex_delegates, ("translated",)),
+    ),
+    "opencode-chat": OPENCODE,
+    "opencode-messages": OPENCODE,
+    "opencode-responses": OPENCODE,
+}
+
+
+def run_features(name: str, client: Client, keep: Path) -> Iterator[tuple[str, list[str]]]:
+    """The cells of each feature of a client, by lane."""
+    with (
+        tempfile.TemporaryDirectory(prefix="clients-") as folder,
+        Upstream() as upstream,
+    ):
+        home = Path(folder) / "krouter"
+        write_home(home, client.dialect, upstream.url)
+        key = make_key(home)
+        with serving(home, keep / "krouter-features.log") as url:
+            for number, feature in enumerate(FEATURES.get(name, ())):
+                cells = []
+                for lane in LANES:
+                    made = make_place(Path(folder), f"{lane}-feature-{number}", url, key)
+                    place = replace(made, model=combo_name(lane, "well"))
+                    scene = Scene(client, place, lane, upstream)
+                    cells.append(try_out(feature, scene))
+                    (keep / f"feature-{number}-{lane}.log").write_text(scene.printed)
+                yield feature.title, cells
+
+
+def try_out(feature: Feature, scene: Scene) -> str:
+    if scene.lane not in feature.lanes:
+        return "-"
+    try:
+        feature.run(scene)
+    except WrongError as wrong:
+        return str(wrong)
+    return "ok"
