@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from krouter.dialects.base import without_halves
@@ -221,13 +221,12 @@ class _Defuser:
     """Makes what looks like a fence unlike one, and takes the mark out. No text grows by it."""
 
     def __init__(self, mark: str) -> None:
-        folded = mark.translate(_FOLDING)
-        self._mark = re.compile(" *+".join(map(re.escape, folded)))
+        self._mark = mark.translate(_FOLDING)
 
     def __call__(self, text: str) -> str:
         text = _plain(text)
         folded = text.translate(_FOLDING)
-        marks = (found.span() for found in self._mark.finditer(folded))
+        marks = (found.span() for found in self._marks(folded))
         fences = (found.start() for found in _FENCE.finditer(folded))
         changes = [(start, end, "*" * (end - start)) for start, end in marks]
         changes += [(start, start + 1, "[") for start in fences]
@@ -238,6 +237,11 @@ class _Defuser:
             pieces += [text[at:start], instead]
             at = end
         return "".join((*pieces, text[at:]))
+
+    def _marks(self, folded: str) -> Iterator[re.Match[str]]:
+        """Blanks may stand in between. A pattern that is made costs more than a look."""
+        if self._mark in folded.replace(" ", ""):
+            yield from re.finditer(" *+".join(map(re.escape, self._mark)), folded)
 
 
 # What providers say
