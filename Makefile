@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check format bench clients lock clean
+.PHONY: help run test check format bench bench-check clients lock clean
 
 help:  ## what there is to make
-	@sed -n "s/^\([a-z]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 10
+	@sed -n "s/^\([a-z-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 14
 
 run: $(VENV)/run.stamp  ## serve on 127.0.0.1:20128 from this folder
 	$(BIN)/krouter serve --home .
@@ -25,12 +25,19 @@ format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: $(VENV)/dev.stamp  ## start-up times, the cost of a call from Python and of an order, against their limits
+bench: $(VENV)/dev.stamp  ## cost beside a forwarder and LiteLLM's proxy, to docs/performance.md; QUICK=1 only prints
+ifdef QUICK
+	$(BIN)/python -m benchmarks --quick
+else
+	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.startup
-	$(BIN)/python -m benchmarks.sdk
 	$(BIN)/python -m benchmarks.litellm_lane
 	$(BIN)/python -m benchmarks.planning
 	$(BIN)/python -m benchmarks.fusion
+endif
+
+bench-check: $(VENV)/dev.stamp  ## fail where a quick run is 25 % worse than what is committed
+	$(BIN)/python -m benchmarks --check
 
 clients: $(VENV)/dev.stamp  ## run real coding clients and SDKs against krouter, without a network; CLIENT=codex for one
 	$(BIN)/python -m tests.clients $(CLIENT)
