@@ -38,7 +38,7 @@ FULL, QUICK = Mode(7, 0.4), Mode(3, 0.3)
 
 def measure(bench: Bench, mode: Mode, kinds: Sequence[str], names: set[str]) -> Samples:
     groups = [group for group in GROUPS if group.name in kinds]
-    samples = compare(bench, groups, mode.rounds, names)
+    samples: Samples = compare(bench, groups, mode.rounds, names) if groups else {}
     if "start" in kinds:
         samples |= starts(bench, NATIVE, mode.rounds, names)
     if "sdk" in kinds:

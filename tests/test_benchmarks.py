@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -12,6 +13,7 @@ import pytest
 
 from benchmarks.bodies import SIZES, body
 from benchmarks.cells import LANES, NATIVE, TO_CHAT, TO_MESSAGES, Lane, Visit
+from benchmarks.load import BadReply, Crowd, Job, Measured
 from benchmarks.report import (
     BEGIN,
     END,
@@ -89,6 +91,38 @@ def test_an_error_is_no_reply(
 ) -> None:
     with pytest.raises(AssertionError, match=r"krouter, native.*BadReply"):
         bench.visit(replace(krouter, **server), visit)
+
+
+REPLY = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello"
+
+
+async def closed_early(first: bytes) -> Measured:
+    """Of two connections, one gets `first` and is closed, then the other gets its reply."""
+    gone = asyncio.Event()
+    turns = iter((0, 1))
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n{}")
+        turn = next(turns)
+        if turn == 1:
+            await gone.wait()
+        writer.write(REPLY if turn else first)
+        writer.close()
+        await writer.wait_closed()
+        gone.set()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        return await Crowd(Job(port, "/", "none", "{}", 2, 2, "hello", 1, "")).run()
+
+
+def test_a_connection_closed_after_its_last_reply_is_no_failure() -> None:
+    assert asyncio.run(closed_early(REPLY)).requests == 2
+
+
+def test_a_connection_closed_within_a_reply_is_a_failure() -> None:
+    with pytest.raises(BadReply, match="the connection was closed"):
+        asyncio.run(closed_early(REPLY[:-1]))
 
 
 @pytest.mark.parametrize("dialect", ["chat", "messages"])
