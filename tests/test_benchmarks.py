@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.__main__ import parts
 from benchmarks.bodies import SIZES, body
 from benchmarks.cells import LANES, NATIVE, TO_CHAT, TO_MESSAGES, Lane, Visit
 from benchmarks.load import BadReply, Crowd, Job, Measured
@@ -142,6 +143,11 @@ def test_rounds_take_turns_in_being_first() -> None:
     assert [turned(NATIVE, started, number)[0] for number in range(4)] == ["f", "k", "l", "f"]
     assert turned(TO_CHAT, {}, 3) == []
     assert "forwarder" not in TO_MESSAGES.contenders
+
+
+def test_what_is_measured_side_by_side_is_one_part() -> None:
+    assert parts(["cpu", "start", "chunks", "sdk"]) == [["cpu", "chunks"], ["start"], ["sdk"]]
+    assert parts(["memory"]) == [["memory"]]
 
 
 def figures(ratio: float) -> Any:
