@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from krouter.cli.env import changes
 
 SEVERAL = 2
 """An option of krouter's and its value."""
+_IGNORED = [getattr(signal, name) for name in ("SIGPIPE", "SIGXFSZ") if hasattr(signal, name)]
+"""What Python ignores, and would leave ignored in what it is replaced by."""
 
 
 class Passing(Command):
@@ -84,6 +87,8 @@ def _run(client: Client, program: str, args: tuple[str, ...], env: Mapping[str, 
         stream.flush()
     try:
         if os.name == "posix":
+            for number in _IGNORED:
+                signal.signal(number, signal.SIG_DFL)
             os.execve(program, [program, *args], dict(env))  # noqa: S606
         done = subprocess.run([program, *args], env=dict(env), check=False)  # noqa: S603
     except OSError as error:

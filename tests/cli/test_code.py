@@ -86,13 +86,19 @@ def test_arguments_pass_untouched(
 
 
 def test_signals_are_its_own(served: Krouter, user: Path) -> None:
-    put_program(user / "bin", "claude", WAITS)
+    ignored = user / "ignored"
+    # A shell: Python itself ignores two signals from its start.
+    script = f"#!/bin/sh\ngrep SigIgn /proc/self/status >{ignored}\nexec {user / 'bin' / 'waits'}\n"
+    put_program(user / "bin", "waits", WAITS)
+    put_program(user / "bin", "claude", "").write_text(script)
     process = started(user, "--url", served.url)
     assert process.stdout
     assert process.stdout.readline() == "ready\n"
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 9
+    if sys.platform == "linux":
+        assert int(ignored.read_text().split()[1], 16) == 0
 
 
 def test_without_claude_code_it_says_how_to_install_it(served: Krouter, user: Path) -> None:
