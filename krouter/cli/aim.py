@@ -12,7 +12,7 @@ from urllib.parse import quote, urlsplit
 import click
 
 from krouter.cli.clients import ALSO_CALLED, CLIENTS, Client
-from krouter.cli.common import NotThere
+from krouter.cli.common import NotThere, working_folder
 from krouter.cli.guides import CLAUDE_TIERS, Target
 from krouter.cli.places import Places
 from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, no_krouter, url_option
@@ -48,8 +48,11 @@ def target_options(command: F) -> F:
 
 
 def here() -> Places:
-    """The places of whoever runs this command."""
-    return Places(os.environ, Path.home(), Path.cwd())
+    """The places of whoever runs this command. Raises NotThere, ConfigError."""
+    try:
+        return Places(os.environ, Path.home(), working_folder())
+    except RuntimeError:
+        raise NotThere("no home folder is known: set the variable HOME.") from None
 
 
 def client_called(name: str) -> Client:
@@ -71,10 +74,15 @@ def root_of(paths: Paths, url: str | None) -> str:
 def key_of(given: str | None) -> str | None:
     """The key that was given. Raises BadParameter for what no header can carry."""
     key = given if given is not None else os.environ.get(KEY, "")
-    if not (key.isascii() and key.isprintable()) or key.split() != [key][: len(key)]:
+    if not is_sendable(key) or key.split() != [key][: len(key)]:
         where = "--key" if given is not None else KEY
         raise click.BadParameter("is no key: it holds blanks or odd characters.", param_hint=where)
     return key or None
+
+
+def is_sendable(key: str) -> bool:
+    """Whether a header can carry it."""
+    return key.isascii() and key.isprintable()
 
 
 def find_target(
@@ -184,7 +192,10 @@ def served_paths(paths: Paths, base: str, health: Mapping[str, Any]) -> Paths | 
     home = Path(told)
     if home.resolve() == paths.home.resolve():
         return paths
-    is_here = urlsplit(base).hostname in LOOPBACK and home.is_absolute() and home.is_dir()
+    try:
+        is_here = urlsplit(base).hostname in LOOPBACK and home.is_absolute() and home.is_dir()
+    except OSError:  # of a name that is too long
+        is_here = False
     return resolve_paths(home, env={}, cwd=home) if is_here else None
 
 

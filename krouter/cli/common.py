@@ -88,12 +88,25 @@ def place_options(command: F) -> F:
     return home_option(_config_option(_combos_option(command)))
 
 
+def working_folder() -> Path:
+    """Where this command is run. Raises ConfigError where that is gone."""
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise ConfigError([Problem(".", "", f"the working folder: {error.strerror}.")]) from None
+
+
 def find_paths(
     home: str | None, config: str | None = None, combos: str | None = None, *, new: bool = False
 ) -> Paths:
     """Where everything is. Raises ConfigError where a folder asked for is none; `new` lets the
     home be made later."""
-    paths = resolve_paths(home, config, combos, env=os.environ, cwd=Path.cwd())
+    cwd = working_folder()
+    try:
+        paths = resolve_paths(home, config, combos, env=os.environ, cwd=cwd)
+    except RuntimeError:  # of ~ where no home folder is known, or of ~name
+        problem = Problem(str(home or os.environ.get("KROUTER_HOME") or "~"), "", "no such folder.")
+        raise ConfigError([problem]) from None
     asked = [(combos, paths.combos)] if new else [(home, paths.home), (combos, paths.combos)]
     missing = [
         Problem(str(path), "", "no such folder.")

@@ -16,7 +16,7 @@ import click
 from krouter._version import __version__
 from krouter.cli.aim import default_model, listed_models
 from krouter.cli.findings import Finding, fault, ok, warning
-from krouter.cli.running import KEY, LOOK_SECONDS, SECONDS, Reply, fetch, why_unreachable
+from krouter.cli.running import KEY, LOOK_SECONDS, SECONDS, Reply, fetch, health_in, why_unreachable
 from krouter.paths import Paths
 
 ASK_SECONDS = 300.0
@@ -84,7 +84,7 @@ def _health(reply: Reply) -> dict[str, Any] | None:
         told = reply.json
     except ValueError:
         return None
-    return told if reply.status == 200 and isinstance(told, dict) and "version" in told else None
+    return health_in(told) if reply.status == 200 else None
 
 
 def _silence(base: str, error: OSError) -> Finding:

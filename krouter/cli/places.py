@@ -87,4 +87,7 @@ class Places:
         return self._absolute(given) if given else self.home / name
 
     def _absolute(self, given: str) -> Path:
-        return self.cwd / Path(given).expanduser()
+        try:
+            return self.cwd / Path(given).expanduser()
+        except RuntimeError:  # of ~name where nobody is called so
+            return self.cwd / given

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -15,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from krouter.cli.common import Unreachable
+from krouter.cli.output import inert
 from krouter.paths import Paths
 from krouter.settings import load_settings
 
@@ -22,6 +25,9 @@ KEY = "KROUTER_KEY"
 SECONDS = 10.0
 LOOK_SECONDS = 2.0
 """How long to wait where an answer is only good to have."""
+MOST_BYTES = 64 * 2**20
+"""What an answer may hold."""
+LONGEST_PATH = 4096
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 url_option = click.option(
@@ -43,7 +49,7 @@ class Refused(click.ClickException):
     """The running krouter's own error."""
 
     def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
+        super().__init__(inert(message))
         self.status = status
 
 
@@ -80,11 +86,35 @@ def ask_health(paths: Paths) -> tuple[str, dict[str, Any]]:
 
 
 def health_of(base: str, key: str | None) -> dict[str, Any]:
-    """What the krouter at `base` says of itself to one who has `key`. Raises ClickException."""
-    told = ask_at(base, "/health", key=key, seconds=LOOK_SECONDS)
-    if not isinstance(told, dict) or "version" not in told:
+    """What the krouter at `base` says of itself to one who has `key`, which is sent to nothing but
+    a krouter. Raises ClickException."""
+    if key:
+        health_of(base, None)
+    told = health_in(ask_at(base, "/health", key=key, seconds=LOOK_SECONDS))
+    if told is None:
         raise no_krouter(base)
     return told
+
+
+def health_in(told: Any) -> dict[str, Any] | None:
+    """What a krouter says of itself; None for what none would say."""
+    if not isinstance(told, dict) or told.get("name") != "krouter":
+        return None
+    if not isinstance(told.get("version"), str) or not _is_path(told.get("home", "/")):
+        return None
+    problems = told.get("problems", [])
+    if not isinstance(problems, list) or not all(isinstance(each, str) for each in problems):
+        return None
+    return told
+
+
+def _is_path(told: Any) -> bool:
+    if not isinstance(told, str) or "\0" in told:
+        return False
+    try:
+        return 0 < len(os.fsencode(told)) < LONGEST_PATH
+    except UnicodeEncodeError:
+        return False
 
 
 def ask(
@@ -92,7 +122,10 @@ def ask(
 ) -> Any:
     """The JSON at `path`; `body` makes it a POST. Raises ClickException for whatever is no
     answer."""
-    return ask_at(base_of(paths, url), path, body, key=os.environ.get(KEY), seconds=seconds)
+    base, key = base_of(paths, url), os.environ.get(KEY)
+    if key:
+        health_of(base, None)
+    return ask_at(base, path, body, key=key, seconds=seconds)
 
 
 def ask_at(
@@ -115,17 +148,48 @@ def ask_at(
 
 
 def fetch(url: str, body: Any, headers: Mapping[str, str], seconds: float) -> Reply:
-    """What `url` answers; through no proxy. Raises OSError, HTTPException for what is no HTTP."""
+    """What `url` answers; through no proxy, in twice `seconds` at most. Raises OSError,
+    HTTPException for what is no HTTP or has no end."""
+    came: list[Reply | Exception] = []
+
+    def work() -> None:
+        try:
+            came.append(_fetch(url, body, headers, seconds))
+        except (OSError, HTTPException) as error:
+            came.append(error)
+        except ValueError:  # its text could hold the key
+            why = "the address or the key holds what cannot be sent"
+            came.append(OSError(errno.EINVAL, why))
+
+    # A socket's timeout starts again with every byte, so the whole is waited for elsewhere.
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(2 * seconds)
+    if not came:
+        raise TimeoutError("timed out")
+    if isinstance(came[0], Exception):
+        raise came[0]
+    return came[0]
+
+
+def _fetch(url: str, body: Any, headers: Mapping[str, str], seconds: float) -> Reply:
     data = None if body is None else json.dumps(body).encode()
     kind = {"content-type": "application/json"} if body is not None else {}
     request = urllib.request.Request(url, data, {**kind, **headers})  # noqa: S310
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
     try:
         with opener.open(request, timeout=seconds) as reply:
-            return Reply(reply.status, _lower(reply.headers), reply.read())
+            return Reply(reply.status, _lower(reply.headers), _read(reply))
     except urllib.error.HTTPError as error:
         with error:
-            return Reply(error.code, _lower(error.headers), error.read())
+            return Reply(error.code, _lower(error.headers), _read(error))
+
+
+def _read(reply: Any) -> bytes:
+    body: bytes = reply.read(MOST_BYTES + 1)
+    if len(body) > MOST_BYTES:
+        raise HTTPException("the answer has no end")
+    return body
 
 
 def _lower(headers: Any) -> dict[str, str]:
@@ -148,7 +212,8 @@ def base_of(paths: Paths, url: str | None) -> str:
     ConfigError."""
     if url:
         if not _is_url(url):
-            raise click.BadParameter("must be an http:// URL with a host.", param_hint="--url")
+            message = "must be an http:// URL with a host, without a user name or a query."
+            raise click.BadParameter(message, param_hint="--url")
         return url.rstrip("/")
     server = load_settings(paths.config).server
     host = _EVERYWHERE.get(server.host, server.host)
@@ -158,8 +223,13 @@ def base_of(paths: Paths, url: str | None) -> str:
 def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # of a port that is none, or half an IPv6 address
+        host = (parts.hostname or "").encode("idna")
+        is_bare = not (parts.query or parts.fragment or "@" in parts.netloc)
+        is_plain = parts.path.isascii() and url.isprintable() and " " not in url
+        return bool(parts.scheme in ("http", "https") and host and parts.port != 0) and (
+            is_bare and is_plain
+        )
+    except ValueError:  # of a port that is none, half an IPv6 address, or a label that is too long
         return False
 
 

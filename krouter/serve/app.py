@@ -267,7 +267,8 @@ def add_pages(
     async def health(request: Request) -> dict[str, Any]:
         """Anyone may ask whether krouter is well; what is wrong is told to those with a key."""
         found = problems()
-        shown = {"status": "degraded" if found else "ok", "version": __version__}
+        status = "degraded" if found else "ok"
+        shown = {"name": "krouter", "status": status, "version": __version__}
         if not guard.lets_in(request_headers(request.scope)):
             return shown
         combos, in_flight = len(router.world.combos), router.world.board.in_flight

@@ -270,7 +270,7 @@ def test_health_tells_details_to_those_with_a_key(tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys.json", "laptop", 0.0)
     with Krouter(tmp_path, combos={"bad": {"modles": []}}) as krouter:
         shown = krouter.http.get("/health").json()
-        assert shown.keys() == {"status", "version"}
+        assert shown.keys() == {"name", "status", "version"}
         assert shown["status"] == "degraded"
         whole = krouter.http.get("/health", headers={"x-api-key": key}).json()
         assert any("modles" in problem for problem in whole["problems"])
