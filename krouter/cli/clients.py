@@ -16,7 +16,8 @@ class Client:
     """One client.
 
     `bases` are the variables that hold an address, each with the path that belongs to it, `keys`
-    those that hold a key, `rivals` those that lead it elsewhere. `program` is what it is called on
+    those that hold a key, `models` those that hold the name of a model, `rivals` those that lead it
+    elsewhere. `program` is what it is called on
     PATH, `install` how it gets there. `is_remote` is of one whose requests come from its maker's
     servers.
     """
@@ -27,6 +28,7 @@ class Client:
     guide: Callable[[Target, Places], Guide]
     bases: Mapping[str, str] = field(default_factory=dict)
     keys: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
     program: str = ""
     install: str = ""
@@ -45,6 +47,12 @@ _KNOWN = (
         guides.claude_guide,
         bases=_ANTHROPIC,
         keys=("ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_API_KEY"),
+        models=(
+            "ANTHROPIC_MODEL",
+            *(f"ANTHROPIC_DEFAULT_{tier}_MODEL" for tier in guides.CLAUDE_TIERS),
+            "ANTHROPIC_SMALL_FAST_MODEL",
+            "CLAUDE_CODE_SUBAGENT_MODEL",
+        ),
         rivals=(
             "ANTHROPIC_SMALL_FAST_MODEL",
             *(f"CLAUDE_CODE_USE_{cloud}" for cloud in _CLOUDS),
@@ -75,6 +83,7 @@ _KNOWN = (
         guides.aider_guide,
         bases={"OPENAI_API_BASE": "/v1"},
         keys=("OPENAI_API_KEY",),
+        models=("AIDER_MODEL", "AIDER_WEAK_MODEL", "AIDER_EDITOR_MODEL"),
         program="aider",
         install="pip install aider-chat",
     ),
@@ -86,6 +95,7 @@ _KNOWN = (
         guides.gemini_guide,
         bases={"GOOGLE_GEMINI_BASE_URL": ""},
         keys=("GEMINI_API_KEY",),
+        models=("GEMINI_MODEL",),
         rivals=("GOOGLE_GENAI_USE_VERTEXAI", "GOOGLE_GENAI_USE_GCA"),
         program="gemini",
         install="npm install -g @google/gemini-cli",
@@ -122,6 +132,7 @@ _KNOWN = (
         guides.copilot_guide,
         bases={"COPILOT_PROVIDER_BASE_URL": "/v1"},
         keys=("COPILOT_PROVIDER_API_KEY",),
+        models=("COPILOT_MODEL",),
         program="copilot",
         install="npm install -g @github/copilot",
     ),
@@ -132,6 +143,7 @@ _KNOWN = (
         guides.qwen_guide,
         bases=_OPENAI,
         keys=("OPENAI_API_KEY",),
+        models=("OPENAI_MODEL",),
         program="qwen",
         install="npm install -g @qwen-code/qwen-code",
     ),

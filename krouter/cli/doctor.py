@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 import click
@@ -12,33 +16,40 @@ from krouter.cli.aim import (
     has_login,
     here,
     key_of,
-    lets_in,
     root_of,
     served_paths,
     served_settings,
     target_options,
 )
-from krouter.cli.clients import Client
+from krouter.cli.clients import CLIENTS, Client
 from krouter.cli.common import Command, find_paths, home_option, json_option
 from krouter.cli.examine_client import (
+    Variables,
+    asked_models,
     examine_all,
     examine_client,
     examine_proxy,
     examine_reach,
     overlaid,
+    own_keys,
 )
 from krouter.cli.examine_files import claude_settings, examine_files
 from krouter.cli.examine_server import (
     Server,
     ask_once,
+    examine_asked,
     examine_models,
     examine_server,
     find_server,
+    key_trouble,
     outlook_of,
     probe,
+    with_own_key,
 )
-from krouter.cli.findings import Finding, fault, tell, warning
+from krouter.cli.findings import Asked, Finding, Own, fault, tell, warning
 from krouter.cli.output import print_json
+from krouter.cli.running import KEY
+from krouter.cli.shells import quoted
 from krouter.dialects import DIALECTS
 from krouter.paths import Paths
 from krouter.problems import ConfigError
@@ -69,20 +80,28 @@ def doctor(
 
     Looks whether a krouter answers, whether it is well, whom it lets in, whether the combo can be
     answered, and whether each dialect is understood; then at variables and files of CLIENT, as
-    krouter env lists them, or at the variables of all. Nothing is changed, and without --ask no
-    model is asked. Exit code 1 where there is a fault; warnings alone are 0.
+    krouter env lists them, and the models that they name, or at the variables of all. Where no key
+    is given, one that the client itself would send to this krouter is tried. Nothing is changed,
+    and without --ask no model is asked. Exit code 1 where there is a fault; warnings alone are 0.
 
     JSON: ok, url, client, findings, each with level (ok, warning, fault), about, message, hint.
     """
     wanted = client_called(client) if client else None
-    paths, given = find_paths(home), key_of(key)
+    paths = find_paths(home)
     findings: list[Finding] = []
+    given = _key(key, findings)
     base = _address(paths, url, findings)
     if base is not None:
+        side = _side_of(wanted, base)
         server = find_server(base, given, findings)
         if server is not None:
-            _examine_server(server, paths, wanted, model, ask, findings)
-        _examine_client(base, server, paths, wanted, findings)
+            if server.needs_key and not given:
+                with _telling("key", findings):
+                    server = with_own_key(server, side.keys)
+            with _telling("server", findings):
+                _examine_server(server, paths, wanted, model, ask, findings)
+        with _telling("client", findings):
+            _examine_client(base, server, paths, side, findings)
     is_ok = all(each.level != "fault" for each in findings)
     if as_json:
         told = [each.as_json() for each in findings]
@@ -91,6 +110,28 @@ def doctor(
     else:
         tell(findings)
     click.get_current_context().exit(0 if is_ok else 1)
+
+
+@contextmanager
+def _telling(about: str, findings: list[Finding]) -> Iterator[None]:
+    """What ends one part of the examination is a fault, and the rest goes on."""
+    try:
+        yield
+    except click.ClickException as error:
+        findings.append(fault(about, error.message))
+    except (OSError, HTTPException) as error:
+        findings.append(fault(about, f"no answer: {error}."))
+
+
+def _key(given: str | None, findings: list[Finding]) -> str | None:
+    """A bad one that nobody has typed is one more finding. Raises BadParameter."""
+    try:
+        return key_of(given)
+    except click.BadParameter as error:
+        if given is not None:
+            raise
+        findings.append(fault("key", f"{KEY} {error.message}", "Set it again, or unset it."))
+        return None
 
 
 def _address(paths: Paths, url: str | None, findings: list[Finding]) -> str | None:
@@ -124,32 +165,61 @@ def _examine_server(
     dialects = client.dialects if client else tuple(DIALECTS)
     findings += probe(server, found, dialects)
     if ask:
-        place = f" --home {served.home}" if served is not None and served is not paths else ""
+        place = (
+            f" --home {quoted(str(served.home))}"
+            if served is not None and served is not paths
+            else ""
+        )
         findings.append(ask_once(server, found, dialects[0], place))
 
 
-def _examine_client(
-    base: str,
-    server: Server | None,
-    paths: Paths,
-    client: Client | None,
-    findings: list[Finding],
-) -> None:
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """What is known of a client, or of all, before krouter is asked."""
+
+    client: Client | None
+    variables: Variables
+    keys: Sequence[Own]
+    asked: Sequence[Asked] = ()
+    found: Sequence[Finding] = ()
+    has_files: bool = False
+
+
+def _side_of(client: Client | None, base: str) -> _Side:
     places = here()
     if client is None:
         variables = overlaid(os.environ, {})
+        keys = [key for each in CLIENTS.values() for key in own_keys(each, variables, base)]
+        return _Side(None, variables, list(dict.fromkeys(keys)))
+    told, read = claude_settings(places) if client.name == "claude" else ({}, [])
+    variables = overlaid(os.environ, told)
+    files = examine_files(client, places, base)
+    keys = own_keys(client, variables, base) + [each for each in files if isinstance(each, Own)]
+    asked = asked_models(client, variables, base)
+    asked += (each for each in files if isinstance(each, Asked))
+    found = [*read, *(each for each in files if isinstance(each, Finding))]
+    return _Side(client, variables, keys, asked, found, bool(files))
+
+
+def _examine_client(
+    base: str, server: Server | None, paths: Paths, side: _Side, findings: list[Finding]
+) -> None:
+    variables, client = side.variables, side.client
+    if client is None:
         findings += examine_all(variables, base)
     else:
-        told, read = claude_settings(places) if client.name == "claude" else ({}, [])
-        variables = overlaid(os.environ, told)
-        files = examine_files(client, places, base)
-        findings += [*read, *files]
+        findings += side.found
 
-        def takes(token: str) -> bool:
-            return server is None or not server.needs_key or lets_in(base, token)
+        def wrong(token: str) -> str | None:
+            return key_trouble(server, token)
 
         login = server is not None and _has_login(paths, server)
-        findings += examine_client(client, variables, base, login, takes, bool(files))
+        findings += examine_client(client, variables, base, login, wrong, side.has_files)
+        for own in side.keys:
+            if own.about not in client.keys and (why := wrong(own.key)):
+                findings.append(fault(own.about, why, f"krouter env {client.name} --key KEY"))
+        if server is not None and server.lets_in:
+            findings += examine_asked(server, side.asked)
         if client.is_remote:
             findings += examine_reach(client, base, server is not None and server.needs_key)
             return

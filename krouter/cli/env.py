@@ -13,7 +13,7 @@ from krouter.cli.clients import CLIENTS, Client
 from krouter.cli.common import Command, find_paths, home_option, json_option
 from krouter.cli.guides import KEY, Guide, Target
 from krouter.cli.output import inert, print_json, print_table
-from krouter.cli.shells import SHELLS, Shell
+from krouter.cli.shells import OWN, SHELLS, Shell
 
 
 @click.command(cls=Command)
@@ -23,7 +23,7 @@ from krouter.cli.shells import SHELLS, Shell
 @click.option(
     "--shell",
     type=click.Choice(list(SHELLS)),
-    default=lambda: "powershell" if os.name == "nt" else "sh",
+    default=OWN,
     help="Whose lines to print. Default: sh, on Windows powershell.",
 )
 @home_option
@@ -43,7 +43,8 @@ def env(
     Without CLIENT the clients are listed. For a client that is set up by variables alone the lines
     can be run as they are: eval "$(krouter env claude)". For one that reads a file its path and
     text are printed too, to be put there by hand: nothing is written. A key that comes from the
-    variable KROUTER_KEY is named in the lines, not shown.
+    variable KROUTER_KEY is named in the lines, not shown; only the text of a file that must hold
+    it, as Continue's .env, and JSON show it.
 
     JSON without CLIENT: a list of name, title, dialects, program. JSON with CLIENT: client, title,
     url, model, variables, unset, files, each with path and text, start, notes.
@@ -54,7 +55,8 @@ def env(
     wanted = client_called(client)
     if login and wanted.name != "claude":
         raise click.BadParameter("only Claude Code has a login to send.", param_hint="--login")
-    target = find_target(find_paths(home), url=url, model=model, key=key, login=login)
+    paths = find_paths(home)
+    target = find_target(paths, url=url, model=model, key=key, login=login)
     guide = wanted.guide(target, here())
     variables, unset = changes(wanted, guide, target, os.environ)
     if as_json:
@@ -74,7 +76,12 @@ def env(
         return
     click.echo(f"# {wanted.title}: {inert(target.model)} of krouter at {inert(target.url)}")
     if not guide.files and variables:
-        asked = {"--model": model, "--url": url, "--home": home, "--shell": shell}
+        asked = {
+            "--model": model,
+            "--url": url,
+            "--home": str(paths.home) if home else None,
+            "--shell": shell,
+        }
         click.echo(f"# Run these lines: {inert(_again(wanted, shell, asked))}")
     for line in _lines(guide, target, SHELLS[shell], variables, unset):
         click.echo(line)

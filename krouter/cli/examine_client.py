@@ -10,9 +10,13 @@ from urllib.parse import urlsplit
 
 from krouter.cli.aim import LOOPBACK, PROXIES, is_bypassed
 from krouter.cli.clients import CLIENTS, Client
-from krouter.cli.findings import Finding, fault, ok, warning
+from krouter.cli.findings import Asked, Finding, Own, fault, ok, warning
+from krouter.cli.guides import CLAUDE_TIERS
 
 OFF = ("0", "false", "no", "off")
+HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
+CLAUDE_NAMES = ("default", "best", "opusplan", *(tier.lower() for tier in CLAUDE_TIERS))
+"""Names of Claude Code's own for models."""
 ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/completions", "/models")
 
 
@@ -60,8 +64,13 @@ def base_fault(value: str, base: str, path: str) -> tuple[str, str] | None:
     `path` is what belongs behind `base`."""
     wanted = f"{base}{path}"
     if not is_same(value, base):
-        return "fault", f"is {_shown(value)}, which is not this krouter: {wanted}"
-    own = urlsplit(value).path.rstrip("/").removeprefix(urlsplit(base).path.rstrip("/"))
+        return "fault", f"is {shown_url(value)!r}, which is not this krouter: {wanted}"
+    parts = urlsplit(value)
+    if "@" in parts.netloc:
+        return "fault", f"holds a user name or a password, which krouter does not read: {wanted}"
+    if parts.query or parts.fragment:
+        return "fault", f"holds a query, behind which the client puts the path: {wanted}"
+    own = parts.path.rstrip("/").removeprefix(urlsplit(base).path.rstrip("/"))
     if own == path:
         return None
     if any(own.endswith(each) for each in ENDPOINTS):
@@ -73,9 +82,12 @@ def base_fault(value: str, base: str, path: str) -> tuple[str, str] | None:
     return "fault", f"has the path {own}, where nothing is: {wanted}"
 
 
-def _shown(url: str) -> str:
-    """Without what a user name or a query may hold."""
-    return repr(re.sub(r"//[^/@]*@", "//", url).partition("?")[0])
+_USER = re.compile(r"(?s)^((?:[A-Za-z][\w+.-]*:)?//)?.*@")
+
+
+def shown_url(url: str) -> str:
+    """Without what a user name, a query or a fragment may hold."""
+    return re.split("[?#]", _USER.sub(lambda found: found[1] or "", url), maxsplit=1)[0]
 
 
 def examine_client(
@@ -83,11 +95,11 @@ def examine_client(
     variables: Variables,
     base: str,
     login: bool,
-    takes: Callable[[str], bool],
+    wrong: Callable[[str], str | None],
     is_set_up: bool,
 ) -> Iterator[Finding]:
-    """The variables of one client, as it sees them. `takes` is whether krouter lets in one who
-    comes with that key; `is_set_up` is that it has been told elsewhere where to go."""
+    """The variables of one client, as it sees them. `wrong` says what is wrong with a key;
+    `is_set_up` is that it has been told elsewhere where to go."""
     yield from _program(client)
     told = [name for name in client.bases if name in variables]
     for name in told:
@@ -98,8 +110,46 @@ def examine_client(
     for name in client.rivals:
         if name in variables and variables[name].value.lower() not in OFF:
             yield _rival(client, name, variables[name])
-    if told and all(is_same(variables[name].value, base) for name in told):
-        yield from _keys(client, variables, login, takes)
+    if _comes_here(client, variables, base):
+        yield from _keys(client, variables, login, wrong)
+
+
+def _comes_here(client: Client, variables: Variables, base: str) -> bool:
+    told = [name for name in client.bases if name in variables]
+    return bool(told) and all(is_same(variables[name].value, base) for name in told)
+
+
+def own_keys(client: Client, variables: Variables, base: str) -> list[Own]:
+    """The keys in variables that a client would send to the krouter at `base`."""
+    if not _comes_here(client, variables, base):
+        return []
+    found = [Own(name, variables[name].value) for name in client.keys if name in variables]
+    headers = variables.get(HEADERS)
+    if _is_claude(client) and headers:
+        named = (line.partition(":") for line in headers.value.splitlines())
+        found += (
+            Own(HEADERS, value.strip())
+            for name, _, value in named
+            if name.strip().lower() == "x-krouter-key"
+        )
+    return found
+
+
+def asked_models(client: Client, variables: Variables, base: str) -> list[Asked]:
+    """The models in variables that a client would ask the krouter at `base` for."""
+    if not _comes_here(client, variables, base):
+        return []
+    found = {name: variables[name] for name in client.models if name in variables}
+    asked = (Asked(name, _sent(client, each.value), each.source) for name, each in found.items())
+    return [each for each in asked if each.model]
+
+
+def _sent(client: Client, model: str) -> str:
+    """As the client sends it; nothing for what it takes for another name of its own."""
+    if _is_claude(client):
+        model = re.sub(r"(?i)\[1m\]$", "", model)
+        return "" if model.lower() in CLAUDE_NAMES else model
+    return model.removeprefix("openai/") if client.name == "aider" else model
 
 
 def _how(client: Client) -> str:
@@ -124,7 +174,7 @@ def _program(client: Client) -> Iterator[Finding]:
 def _base(client: Client, name: str, variable: Variable, base: str) -> Finding:
     wrong = base_fault(variable.value, base, client.bases[name])
     if wrong is None:
-        return ok(name, variable.says(f"is {variable.value}."))
+        return ok(name, variable.says(f"is {shown_url(variable.value)}."))
     kind = fault if wrong[0] == "fault" else warning
     return kind(name, variable.says(wrong[1]), variable.mend(_how(client)))
 
@@ -138,7 +188,7 @@ def _rival(client: Client, name: str, variable: Variable) -> Finding:
 
 
 def _keys(
-    client: Client, variables: Variables, login: bool, takes: Callable[[str], bool]
+    client: Client, variables: Variables, login: bool, wrong: Callable[[str], str | None]
 ) -> Iterator[Finding]:
     given = [name for name in client.keys if name in variables]
     if _is_claude(client) and login:
@@ -154,11 +204,15 @@ def _keys(
         message = f'is not set: {client.title} wants one, if only "none".'
         yield fault(client.keys[0], message, _how(client))
     for name in given:
-        if takes(variables[name].value):
+        why = wrong(variables[name].value)
+        if why is None:
             yield ok(name, variables[name].says("krouter takes it."))
         else:
-            message = variables[name].says("is no key of this krouter's.")
-            yield fault(name, message, variables[name].mend(f"krouter env {client.name} --key KEY"))
+            yield fault(
+                name,
+                variables[name].says(why),
+                variables[name].mend(f"krouter env {client.name} --key KEY"),
+            )
 
 
 def examine_all(variables: Variables, base: str) -> Iterator[Finding]:
@@ -171,7 +225,7 @@ def examine_all(variables: Variables, base: str) -> Iterator[Finding]:
             seen.add(name)
             wrong = base_fault(variables[name].value, base, path)
             if wrong is None:
-                yield ok(name, f"is {variables[name].value}.")
+                yield ok(name, f"is {shown_url(variables[name].value)}.")
             else:
                 elsewhere = not is_same(variables[name].value, base)
                 kind = fault if wrong[0] == "fault" and not elsewhere else warning

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,9 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 from krouter.cli.clients import Client
-from krouter.cli.examine_client import Variable, base_fault, is_same
-from krouter.cli.findings import Finding, fault, ok, warning
+from krouter.cli.examine_client import Variable, base_fault, is_same, shown_url
+from krouter.cli.findings import Asked, Finding, Own, fault, ok, warning
 from krouter.cli.places import Places
+
+MOST_BYTES = 2**22
+"""What a file of settings may hold."""
 
 
 class Unreadable(Exception):
@@ -23,7 +27,13 @@ class Unreadable(Exception):
 def read(path: Path, parse: Callable[[str], Any]) -> Any:
     """What a file holds; None without one. Raises Unreadable."""
     try:
-        return parse(path.read_text("utf-8-sig"))
+        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may be waited for without an end
+            raise Unreadable("is no regular file.")
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise Unreadable("is too long for settings.")
+        return parse(data.decode("utf-8-sig"))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
@@ -32,8 +42,11 @@ def read(path: Path, parse: Callable[[str], Any]) -> Any:
         raise Unreadable(f"is broken: {error}.") from None
 
 
-_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])')
+# What is not closed reaches to the end: it is not looked for again from every place.
+_STRING = r'("(?:\\.|[^"\\])*+"?)'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_TRAILING = re.compile(rf"{_STRING}|,(?=\s*+[}}\]])", re.DOTALL)
+_VARIABLE = re.compile(r"\{env:([^{}]+)\}")
 
 
 def parse_jsonc(text: str) -> Any:
@@ -69,13 +82,17 @@ def claude_settings(places: Places) -> tuple[dict[str, Variable], list[Finding]]
     return given, found
 
 
-def examine_files(client: Client, places: Places, base: str) -> list[Finding]:
-    """What stands in the files of a client; nothing where it has none of them."""
+Told = Finding | Asked | Own
+
+
+def examine_files(client: Client, places: Places, base: str) -> list[Told]:
+    """What stands in the files of a client, the models and keys among it; nothing where it has none
+    of them."""
     examine = _EXAMINERS.get(client.name)
     return list(examine(places, base)) if examine else []
 
 
-def _codex(places: Places, base: str) -> Iterator[Finding]:
+def _codex(places: Places, base: str) -> Iterator[Told]:
     shown = places.shown(places.codex)
     try:
         settings = read(places.codex, tomllib.loads)
@@ -87,8 +104,18 @@ def _codex(places: Places, base: str) -> Iterator[Finding]:
             "file", f"there is no {shown}: Codex does not ask krouter.", "krouter env codex"
         )
         return
+    profile = settings.get("profile")
+    if profile is not None:
+        chosen = _table(settings, "profiles", str(profile))
+        if not chosen:
+            yield fault("file", f"{shown}: profile is {profile!r}, and there is no such profile.")
+            return
+        settings |= chosen
     name = settings.get("model_provider", "openai")
-    provider = _table(settings, "model_providers", str(name))
+    if not isinstance(name, str):
+        yield fault("file", f"{shown}: model_provider must be a name.", "krouter env codex")
+        return
+    provider = _table(settings, "model_providers", name)
     url = provider.get("base_url")
     if not provider and name == "openai":
         url = settings.get("openai_base_url") or places.env.get("OPENAI_BASE_URL")
@@ -103,9 +130,14 @@ def _codex(places: Places, base: str) -> Iterator[Finding]:
     if variable and not places.env.get(str(variable)):
         message = f"{shown} names the variable {variable}, which is not set: Codex does not start."
         yield fault("env_key", message, "Set it to the key, or leave env_key out.")
+    if is_same(url, base):
+        if variable and places.env.get(str(variable)):
+            yield Own(str(variable), places.env[str(variable)])
+        if isinstance(model := settings.get("model"), str):
+            yield Asked("model", model, shown)
 
 
-def _opencode(places: Places, base: str) -> Iterator[Finding]:
+def _opencode(places: Places, base: str) -> Iterator[Told]:
     merged: dict[str, Any] = {}
     providers: dict[str, Any] = {}
     shown = ""
@@ -123,28 +155,43 @@ def _opencode(places: Places, base: str) -> Iterator[Finding]:
         message = f"there is no {places.shown(places.opencode)}: opencode does not ask krouter."
         yield fault("file", message, "krouter env opencode")
         return
-    urls = {name: _table(each, "options").get("baseURL") for name, each in providers.items()}
-    ours = {name: url for name, url in urls.items() if isinstance(url, str) and is_same(url, base)}
+    options = {name: _table(each, "options") for name, each in providers.items()}
+    urls = {name: _filled(each.get("baseURL"), places) for name, each in options.items()}
+    ours = {name: url for name, url in urls.items() if is_same(url, base)}
     if not ours:
         message = f"{shown}: none of its providers has a baseURL of this krouter: {base}/v1"
         yield fault("file", message, "krouter env opencode")
         return
     for name, url in ours.items():
         yield _address(shown, f"baseURL of {name}", url, base, "opencode")
+        key = _filled(options[name].get("apiKey"), places)
+        if key and not key.startswith("{file:"):
+            yield Own(f"apiKey of {name}", key)
     for field in ("model", "small_model"):
-        asked = merged.get(field)
-        if isinstance(asked, str) and asked.partition("/")[0] not in ours:
+        asked = _filled(merged.get(field), places)
+        name, _, model = asked.partition("/")
+        if name in ours:
+            renamed = _table(providers[name], "models", model).get("id")
+            yield Asked(field, renamed if isinstance(renamed, str) else model, shown)
+        elif asked:
             message = f"{shown}: {asked!r} is of another provider than {', '.join(ours)}."
             yield warning(field, message)
 
 
+def _filled(value: Any, places: Places) -> str:
+    """A value with the variables that opencode puts into it; nothing for what is no text."""
+    if not isinstance(value, str):
+        return ""
+    return _VARIABLE.sub(lambda found: places.env.get(found[1].strip(), ""), value)
+
+
 def _by_line(
     client: str, paths: Callable[[Places], Sequence[Path]], field: str, is_needed: bool
-) -> Callable[[Places, str], Iterator[Finding]]:
+) -> Callable[[Places, str], Iterator[Told]]:
     """Of YAML, of which krouter has no reader, only the lines that hold an address."""
-    line = re.compile(rf"(?m)^[-\s]*{re.escape(field)}\s*:\s*[\"']?([^\s\"'#]+)")
+    line = re.compile(rf"(?m)^[-\t ]*+{re.escape(field)}[\t ]*+:[\t ]*+[\"']?([^\s\"'#]+)")
 
-    def examine(places: Places, base: str) -> Iterator[Finding]:
+    def examine(places: Places, base: str) -> Iterator[Told]:
         seen = False
         for path in paths(places):
             shown = places.shown(path)
@@ -167,12 +214,12 @@ def _by_line(
 def _address(shown: str, field: str, url: str, base: str, client: str) -> Finding:
     wrong = base_fault(url, base, "/v1")
     if wrong is None:
-        return ok("file", f"{shown}: {field} is {url}.")
+        return ok("file", f"{shown}: {field} is {shown_url(url)}.")
     kind = fault if wrong[0] == "fault" else warning
     return kind("file", f"{shown}: {field} {wrong[1]}", f"krouter env {client}")
 
 
-_EXAMINERS: Mapping[str, Callable[[Places, str], Iterator[Finding]]] = MappingProxyType(
+_EXAMINERS: Mapping[str, Callable[[Places, str], Iterator[Told]]] = MappingProxyType(
     {
         "codex": _codex,
         "opencode": _opencode,

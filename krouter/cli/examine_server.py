@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -14,9 +14,19 @@ from urllib.parse import quote
 import click
 
 from krouter._version import __version__
-from krouter.cli.aim import default_model, listed_models
-from krouter.cli.findings import Finding, fault, ok, warning
-from krouter.cli.running import KEY, LOOK_SECONDS, SECONDS, Reply, fetch, health_in, why_unreachable
+from krouter.cli.aim import default_model, is_sendable, listed_models
+from krouter.cli.findings import Asked, Finding, Own, fault, ok, warning
+from krouter.cli.running import (
+    KEY,
+    LOOK_SECONDS,
+    SECONDS,
+    Reply,
+    fetch,
+    health_in,
+    health_of,
+    why_unreachable,
+)
+from krouter.cli.shells import quoted
 from krouter.paths import Paths
 
 ASK_SECONDS = 300.0
@@ -33,13 +43,15 @@ ASKED = {
 @dataclass(frozen=True, slots=True)
 class Server:
     """A krouter that answers. `health` is what it tells one who has `key`; `needs_key` is whether
-    it tells others less; `lets_in` whether it takes `key`."""
+    it tells others less; `lets_in` whether it takes `key`; `holder` is the variable or file of the
+    client's that `key` is from, where it is the client's own."""
 
     base: str
     health: Mapping[str, Any]
     needs_key: bool
     lets_in: bool
     key: str | None = None
+    holder: str = ""
 
     def send(self, path: str, body: Any = None, seconds: float = SECONDS, **headers: str) -> Reply:
         """Raises OSError, HTTPException."""
@@ -74,6 +86,29 @@ def find_server(base: str, key: str | None, found: list[Finding]) -> Server | No
         health = _health(reply) or health
         lets_in = "home" in health
     return Server(base, health, needs_key, lets_in, key)
+
+
+def with_own_key(server: Server, keys: Iterable[Own]) -> Server:
+    """The same, asked with the first of a client's keys that it takes. Raises ClickException."""
+    for own in keys:
+        if own.key and is_sendable(own.key):
+            health = health_of(server.base, own.key)
+            if "home" in health:
+                return Server(server.base, health, True, True, own.key, own.about)
+    return server
+
+
+def key_trouble(server: Server | None, key: str) -> str | None:
+    """What is wrong with a client's key; None where nothing is."""
+    if not is_sendable(key):
+        return "holds a line break or other characters that no header can carry."
+    if server is None or not server.needs_key:
+        return None
+    try:
+        health = health_of(server.base, key)
+    except click.ClickException as error:
+        return f"could not be tried: {error.message}"
+    return None if "home" in health else "is no key of this krouter's."
 
 
 _OTHER = "Stop that program, or give krouter another port: [server] port in krouter.toml."
@@ -145,12 +180,16 @@ def _home(served: str, paths: Paths) -> Finding:
     if Path(served).resolve() == paths.home.resolve():
         return ok("home", f"{served}.")
     message = f"{served}, while commands that are run here take {paths.home}."
-    return warning("home", message, f"To look at the same settings and combos: --home {served}")
+    return warning(
+        "home", message, f"To look at the same settings and combos: --home {quoted(served)}"
+    )
 
 
 def _keys(server: Server) -> Finding:
     if not server.needs_key:
         return ok("key", "none is needed.")
+    if server.holder:
+        return ok("key", f"one is needed, and that of {server.holder} is good.")
     if server.lets_in:
         return ok("key", "one is needed, and the one given is good.")
     make = "krouter keys add NAME makes one."
@@ -185,11 +224,23 @@ def examine_models(server: Server, asked: str | None, found: list[Finding]) -> s
     return str(model["id"])
 
 
-def _named(server: Server, model: str) -> Finding:
-    reply = server.send(f"/v1/models/{quote(model)}")
+def _named(server: Server, model: str, about: str = "model") -> Finding:
+    reply = server.send(f"/v1/models/{quote(model, errors='replace')}")
     if reply.status == 200:
-        return ok("model", f"{model} can be asked for.")
-    return fault("model", reply.told or f"{model} is answered {reply.status}.")
+        return ok(about, f"{model} can be asked for.")
+    return fault(about, reply.told or f"{model} is answered {reply.status}.")
+
+
+def examine_asked(server: Server, asked: Iterable[Asked]) -> Iterator[Finding]:
+    """Whether the models that a client is set to can be asked for."""
+    for each in asked:
+        try:
+            found = _named(server, each.model, each.about)
+        except (OSError, HTTPException) as error:
+            yield fault(each.about, f"no answer: {error}.")
+            continue
+        where = f"{each.source}: " if each.source else ""
+        yield Finding(found.level, found.about, f"{where}{found.message}")
 
 
 def outlook_of(model: str, paths: Paths) -> Finding:

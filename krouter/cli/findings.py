@@ -27,6 +27,23 @@ class Finding:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A model that a client is set to, as it asks for it; `source` is the file that says so."""
+
+    about: str
+    model: str
+    source: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """A key that a client is set to send, by the name of what holds it."""
+
+    about: str
+    key: str
+
+
 def ok(about: str, message: str) -> Finding:
     return Finding("ok", about, message)
 

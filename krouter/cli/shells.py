@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping
@@ -51,6 +52,8 @@ def _in_brackets(parts: Iterable[str]) -> str:
     return shown[0] if len(shown) == 1 else f"({' + '.join(shown)})"
 
 
+OWN = "powershell" if os.name == "nt" else "sh"
+"""The shell that lines are for where nobody names one."""
 SHELLS: Mapping[str, Shell] = MappingProxyType(
     {
         "sh": Shell("export {}={}", "unset {}", 'eval "$({})"', '"${}"', shlex.quote, "".join),
@@ -65,3 +68,8 @@ SHELLS: Mapping[str, Shell] = MappingProxyType(
         ),
     }
 )
+
+
+def quoted(word: str) -> str:
+    """`word` for a line that somebody may copy into the usual shell."""
+    return SHELLS[OWN].quote(word)
