@@ -190,3 +190,34 @@ def test_a_working_folder_that_is_gone_is_said(served: Krouter, user: Path, comm
     assert done.returncode in (1, 3)
     assert "Traceback" not in done.stderr
     assert "working folder" in done.stderr or "not installed" in done.stderr
+
+
+NOBODY = """
+import os, sys
+from krouter.cli import main
+import krouter.cli.doctor, krouter.cli.env
+"a".encode("idna")  # what is loaded late may lie where nobody may read
+os.chdir("/")
+os.environ.pop("HOME")
+os.setuid(54321)
+main()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="needs root's rights")
+@pytest.mark.parametrize("more", [(), ("--home", "/")])
+@pytest.mark.parametrize("command", ["doctor", "env"])
+def test_somebody_without_a_home_is_told(
+    served: Krouter, command: str, more: tuple[str, ...]
+) -> None:
+    path = map(os.path.abspath, filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", NOBODY, command, "codex", "--url", served.url, *more],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode in (1, 3)
+    assert "Traceback" not in done.stderr
+    assert "home folder is known" in done.stderr or "no such folder" in done.stderr

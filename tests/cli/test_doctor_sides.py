@@ -201,24 +201,15 @@ def test_a_plain_address_is_shown_whole() -> None:
 
 
 def test_what_a_server_says_cannot_steer_the_terminal(user: Path) -> None:
-    body = json.dumps({"error": {"message": "\x1b[2Jgone"}}).encode()
+    body = json.dumps({"error": {"message": "gone\a\r\x9b2J"}}).encode()
     with another(body, 404) as url:
         for command in (("env", "claude"), ("doctor",), ("quota",)):
             result = run(*command, "--url", url)
             assert result.exit_code in (1, 3)
-            assert "\x1b" not in result.output
+            assert not {"\a", "\r", "\x9b"} & set(result.output)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        '"\\' * 200_000,
-        '"' + '\\"' * 200_000,
-        "/*" * 200_000,
-        "{" + ", " * 200_000,
-        "," + " " * 10**6,
-    ],
-)
+@pytest.mark.parametrize("text", ['"\\' * 200_000, '"' + '\\"' * 200_000, "/* " * 200_000])
 def test_files_of_json_are_read_in_one_pass(served: Krouter, user: Path, text: str) -> None:
     (user / "work" / "opencode.json").write_text(text)
     assert doctor(served, "opencode", ONE_A="x").faults == ["file", "file"]
