@@ -98,7 +98,9 @@ def test_signals_are_its_own(served: Krouter, user: Path) -> None:
     process.communicate(timeout=60)
     assert process.returncode == 9
     if sys.platform == "linux":
-        assert int(ignored.read_text().split()[1], 16) == 0
+        mask = int(ignored.read_text().split()[1], 16)
+        # others may be ignored by whoever started the tests, as SIGHUP is by nohup
+        assert not any(mask >> (number - 1) & 1 for number in (signal.SIGPIPE, signal.SIGXFSZ))
 
 
 def test_without_claude_code_it_says_how_to_install_it(served: Krouter, user: Path) -> None:
