@@ -8,6 +8,7 @@ from tests.clients import book, install, loopback
 from tests.clients.cases import CASES, LANES
 from tests.clients.clients import CLIENTS
 from tests.clients.features import run_features
+from tests.clients.processes import leave_on_sigterm, only_one
 from tests.clients.run import run_client
 
 DOCUMENT = install.ROOT / "docs" / "clients.md"
@@ -23,13 +24,15 @@ def main(wanted: list[str]) -> int:
     if not chosen:
         print(f"no such client; there are {', '.join(CLIENTS)}", file=sys.stderr)
         return 2
+    leave_on_sigterm()
     if not loopback.is_inside():
-        for place in sorted({CLIENTS[name].place for name in chosen}):
-            install.install(place)
-        loopback.enter(wanted)
+        with only_one(install.CACHE / "lock"):
+            for place in sorted({CLIENTS[name].place for name in chosen}):
+                install.install(place)
+            return loopback.run_inside(wanted)
     loopback.raise_loopback()
     results = [cells for name in chosen for cells in run(name)]
-    return 0 if all(cell.startswith(("ok", "-")) for cells in results for cell in cells) else 1
+    return 0 if all(book.is_well(cell) for cells in results for cell in cells) else 1
 
 
 def run(name: str) -> list[list[str]]:

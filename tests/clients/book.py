@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+
+
+def is_well(cell: str) -> bool:
+    """Whether a cell tells of no fault: it worked, or it is nothing that this lane has."""
+    return cell == "-" or re.fullmatch(r"ok( \(\d+\))?", cell) is not None
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -17,7 +23,7 @@ def table(columns: Sequence[str], rows: Mapping[tuple[str, str], Sequence[str]])
 
 
 def _line(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+    return "| " + " | ".join(" ".join(cell.replace("|", "/").split()) for cell in cells) + " |"
 
 
 def read_rows(text: str, name: str) -> dict[tuple[str, str], list[str]]:

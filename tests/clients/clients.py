@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests.clients.door import Visit
 from tests.clients.install import NODE, folder, program
 from tests.upstream import Behaviour, Request, ToolUser
 from tests.upstream.book import Step
@@ -55,6 +58,21 @@ class Client:
     start: Callable[[Place], Start]
     model: Callable[[Place], Step]
     """The model that knows how to use this client."""
+    requests: int = 2
+    """How many HTTP requests it sends for the task: one that asks for the tool, one that has its
+    result, and what the client asks of its own accord."""
+    probes: frozenset[str] = frozenset()
+    """Requests that are no part of any task, as visits tell of them."""
+
+    def count(self, visits: Sequence[Visit], runs: int = 1) -> list[Visit]:
+        """The visits without what the client probes, once a run."""
+        left, counted = dict.fromkeys(self.probes, runs), []
+        for visit in visits:
+            if left.get(str(visit)):
+                left[str(visit)] -= 1
+            else:
+                counted.append(visit)
+        return counted
 
 
 def calls(tool: str, argument: str = "path", **more: Any) -> Callable[[Place], Step]:
@@ -145,10 +163,12 @@ def llm(place: Place) -> Start:
         f"- model_id: krouter\n  model_name: {place.model}\n  api_base: {place.url}/v1\n"
         "  api_key_name: krouter\n  supports_tools: true\n"
     )
-    (settings / "keys.json").write_text(json.dumps({"krouter": place.key}))
+    env = {"LLM_USER_PATH": str(settings)}
+    keep_key = [program("sdks", "llm"), "keys", "set", "krouter", "--value", place.key]
+    subprocess.run(keep_key, env={**os.environ, **env}, check=True)
     function = "def read_file(path: str) -> str:\n    return open(path).read()\n"
     command = [program("sdks", "llm"), "-m", "krouter", "--functions", function, PROMPT]
-    return Start(command, {"LLM_USER_PATH": str(settings)})
+    return Start(command, env)
 
 
 ANSWER, CHECK = "answer.txt", "cat proof.txt; grep --quiet --file=proof.txt answer.txt"
@@ -182,6 +202,7 @@ CLIENTS: Mapping[str, Client] = {
         "messages",
         claude_code,
         calls("Read", "file_path"),
+        probes=frozenset({"HEAD /api/hello: 401"}),  # comes without a key, and any answer does
     ),
     "codex": Client(
         "Codex",
@@ -199,6 +220,7 @@ CLIENTS: Mapping[str, Client] = {
             dialect,
             opencode(dialect),
             calls("read", "filePath"),
+            requests=3,  # one more for a title
         )
         for dialect, (package, _) in OPENCODE.items()
     },

@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 from tests.clients.cases import HEALTHY, LANES, combo_name, write_home
 from tests.clients.clients import PROMPT, Client, Place, Start
+from tests.clients.door import Door, Visit
+from tests.clients.processes import isolated
 from tests.clients.run import (
     SECONDS,
     client_env,
@@ -27,6 +30,9 @@ from tests.upstream.book import Step
 from tests.upstream.relay import latest_results
 
 SUBTASK = "Read proof.txt and say what it holds."
+UPGRADE_REQUIRED = 426
+COUNTS = 24
+"""Parts of its context that Claude Code has counted."""
 TURN_STATE = "x-codex-turn-state"
 
 
@@ -42,11 +48,17 @@ class Scene:
     place: Place
     lane: str
     upstream: Upstream
+    door: Door
+    allowed: frozenset[int] = frozenset()
+    """The statuses of failure that belong to the feature."""
     printed: str = ""
+    runs: int = 0
 
     def model(self, *steps: str | Step) -> None:
         """How the provider answers; without steps as in the table of cases."""
         self.upstream.clear()
+        self.door.clear()
+        self.runs = 0
         self.upstream.script(HEALTHY, steps or [self.client.model(self.place)])
 
     def start(self, *before: str, prompt: str = PROMPT, also: tuple[str, ...] = ()) -> Start:
@@ -58,6 +70,7 @@ class Scene:
 
     def run(self, start: Start) -> str:
         """The answer of a run that ended well."""
+        self.runs += 1
         code, printed, errors = run_command(start, self.place)
         self.printed += f"{start.command}\nexit code {code}\n{printed}\n{errors}\n"
         if code is None:
@@ -66,17 +79,29 @@ class Scene:
             raise WrongError(f"exit code {code}")
         return start.answer(printed)
 
-    def prove(self, start: Start) -> None:
-        """The answer must hold a proof that is new."""
+    def prove(self, start: Start) -> str:
+        """The answer must hold a proof that is new, which is given."""
         proof = f"proof-{secrets.token_hex(8)}"
         self.place.proof.write_text(proof + "\n")
         if proof not in self.run(start):
             raise WrongError("answer without the proof")
+        return proof
+
+    def visits(self) -> list[Visit]:
+        """The requests since `model`, without what the client probes in each run."""
+        return self.client.count(self.door.visits, self.runs)
 
     def expect(self, count: int) -> None:
-        """How many requests must have reached the provider."""
-        if (came := len(self.upstream.requests)) != count:
-            raise WrongError(f"{came} requests instead of {count}")
+        """How many requests must have come, none of them refused, and have reached the provider."""
+        for came in (len(self.visits()), len(self.upstream.requests)):
+            if came != count:
+                raise WrongError(f"{came} requests instead of {count}")
+
+    def check_statuses(self) -> None:
+        """Raises WrongError for a request that failed, unless that is what is tried out."""
+        for visit in self.visits():
+            if visit.failed and visit.status not in self.allowed:
+                raise WrongError(str(visit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +111,8 @@ class Feature:
     title: str
     run: Callable[[Scene], None]
     lanes: tuple[str, ...] = LANES
+    """Where there is something to see; the cell of another lane is `-`."""
+    allowed: frozenset[int] = frozenset()
 
 
 def call(tool: str, **arguments: Any) -> Behaviour:
@@ -105,14 +132,18 @@ class Delegating:
         return self.worker(request) if callable(self.worker) else self.worker
 
 
-def resumes(*words: str) -> Callable[[Scene], None]:
+def resumes(*words: str, requests: int = 2) -> Callable[[Scene], None]:
+    """The second run must send what was said in the first, in so many requests."""
+
     def run(scene: Scene) -> None:
         scene.model()
-        scene.prove(scene.start())
-        needed = len(scene.upstream.requests)
+        first = scene.prove(scene.start())
+        scene.expect(scene.client.requests)
         scene.prove(scene.start(*words))
-        if len(scene.upstream.requests) > 2 * needed:
-            scene.expect(2 * needed)
+        scene.expect(scene.client.requests + requests)
+        for request in scene.upstream.requests[-requests:]:
+            if first.encode() not in request.body:
+                raise WrongError("the first conversation is not sent")
 
     return run
 
@@ -132,6 +163,7 @@ def claude_compacts(scene: Scene) -> None:
     long = len(scene.upstream.requests[-1].json["messages"])
     scene.run(scene.start("--continue", prompt="/compact"))
     scene.prove(scene.start("--continue"))
+    scene.expect(8)
     kept = len(scene.upstream.requests[-1].json["messages"])
     if kept >= long + 4:
         raise WrongError(f"{kept} messages after {long}")
@@ -141,9 +173,14 @@ def claude_counts(scene: Scene) -> None:
     scene.model()
     if "Context Usage" not in scene.run(scene.start(prompt="/context")):
         raise WrongError("shows no token counts")
-    counted = [r for r in scene.upstream.requests if "count_tokens" in r.path]
-    if scene.lane == "native" and not counted:
-        raise WrongError("has them not counted")
+    paths = [visit.target.partition("?")[0] for visit in scene.visits()]
+    if set(paths) != {"/v1/messages/count_tokens"}:
+        raise WrongError("asks for something else")
+    if len(paths) != COUNTS:
+        raise WrongError(f"{len(paths)} counts instead of {COUNTS}")
+    asked = [request for request in scene.upstream.requests if "count_tokens" in request.path]
+    if len(asked) != (COUNTS if scene.lane == "native" else 0):
+        raise WrongError(f"the provider was asked for {len(asked)} counts")
 
 
 def claude_searches(scene: Scene) -> None:
@@ -178,13 +215,15 @@ def claude_alias(scene: Scene) -> None:
 
 def claude_discovers(scene: Scene) -> None:
     """Its menu of models, for which it needs a terminal and to know the folder already."""
+    scene.model()
     usual = scene.client.start(scene.place)
     known = {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}
     settings = {"hasCompletedOnboarding": True, "projects": {str(scene.place.work): known}}
     (scene.place.home / ".claude.json").write_text(json.dumps(settings))
     env = {"CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY": "1", "TERM": "xterm-256color"}
+    scene.runs += 1
     found, scene.printed = shows(
-        [usual.command[0], "--model", scene.place.model],
+        isolated([usual.command[0], "--model", scene.place.model]),
         client_env(replace(usual, env={**usual.env, **env}), scene.place),
         scene.place.work,
         ["/model", "\r"],
@@ -193,6 +232,8 @@ def claude_discovers(scene: Scene) -> None:
     )
     if not found:
         raise WrongError("its menu shows no combo")
+    if not any(visit.target.startswith("/v1/models") for visit in scene.door.visits):
+        raise WrongError("does not ask for the models")
 
 
 def codex_falls_back(scene: Scene) -> None:
@@ -202,7 +243,11 @@ def codex_falls_back(scene: Scene) -> None:
     settings = scene.place.home / ".codex" / "config.toml"
     settings.write_text(settings.read_text() + "supports_websockets = true\n")
     scene.prove(start)
-    scene.expect(2)
+    refused = [visit.method for visit in scene.visits() if visit.status == UPGRADE_REQUIRED]
+    if refused != ["GET"]:
+        raise WrongError(f"{len(refused)} upgrades instead of 1")
+    if [visit.method for visit in scene.visits()] != ["GET", "POST", "POST"]:
+        raise WrongError("does not go on by posting")
 
 
 def codex_keeps_state(scene: Scene) -> None:
@@ -215,6 +260,7 @@ def codex_keeps_state(scene: Scene) -> None:
 
     scene.model(step)
     scene.prove(scene.start())
+    scene.expect(2)
     if scene.upstream.requests[1].header.get(TURN_STATE) != "state-1":
         raise WrongError("the state does not come back")
 
@@ -240,12 +286,14 @@ def codex_delegates(scene: Scene) -> None:
 
     scene.model(step)
     scene.prove(scene.start())
+    scene.expect(5)
 
 
 def opencode_delegates(scene: Scene) -> None:
     task = {"description": "Read it", "prompt": SUBTASK, "subagent_type": "general"}
     scene.model(Delegating(ToolUser("task", task), scene.client.model(scene.place)))
     scene.prove(scene.start())
+    scene.expect(5)
 
 
 OPENCODE = (
@@ -261,11 +309,15 @@ FEATURES: Mapping[str, tuple[Feature, ...]] = {
         Feature("search for deferred tools", claude_searches),
         Feature("stream broken in the middle: asks again without streaming", claude_repeats),
         Feature("combo by its `claude-` name", claude_alias),
-        Feature("combos in its `/model` menu (model discovery)", claude_discovers),
+        Feature("combos in its `/model` menu (model discovery)", claude_discovers, ("native",)),
     ),
     "codex": (
         Feature("session that goes on (`exec resume --last`)", resumes("resume", "--last")),
-        Feature("WebSocket refused", codex_falls_back),
+        Feature(
+            "WebSocket refused once (426), goes on over HTTP",
+            codex_falls_back,
+            allowed=frozenset({UPGRADE_REQUIRED}),
+        ),
         Feature("turn state header", codex_keeps_state, ("native",)),
         Feature("sub-agent by tools in a namespace", codex_delegates, ("translated",)),
     ),
@@ -284,13 +336,13 @@ def run_features(name: str, client: Client, keep: Path) -> Iterator[tuple[str, l
         home = Path(folder) / "krouter"
         write_home(home, client.dialect, upstream.url)
         key = make_key(home)
-        with serving(home, keep / "krouter-features.log") as url:
+        with serving(home, keep / "krouter-features.log") as url, Door(url) as door:
             for number, feature in enumerate(FEATURES.get(name, ())):
                 cells = []
                 for lane in LANES:
-                    made = make_place(Path(folder), f"{lane}-feature-{number}", url, key)
+                    made = make_place(Path(folder), f"{lane}-feature-{number}", door.url, key)
                     place = replace(made, model=combo_name(lane, "well"))
-                    scene = Scene(client, place, lane, upstream)
+                    scene = Scene(client, place, lane, upstream, door, feature.allowed)
                     cells.append(try_out(feature, scene))
                     (keep / f"feature-{number}-{lane}.log").write_text(scene.printed)
                 yield feature.title, cells
@@ -301,6 +353,12 @@ def try_out(feature: Feature, scene: Scene) -> str:
         return "-"
     try:
         feature.run(scene)
+        scene.check_statuses()
     except WrongError as wrong:
         return str(wrong)
+    except Exception as error:
+        scene.printed += f"\n{traceback.format_exc()}"
+        return f"{type(error).__name__}: {error}"
+    finally:
+        scene.printed += "\n--- requests\n" + "\n".join(map(str, scene.door.visits)) + "\n"
     return "ok"

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import socket
 import struct
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
+
+from tests.clients.processes import APART, end, isolated, unshare, works
 
 INSIDE = "KROUTER_CLIENTS_INSIDE"
 SIOCGIFFLAGS, SIOCSIFFLAGS, IFF_UP = 0x8913, 0x8914, 0x1
 REFUSED = (
-    "The clients run in a network namespace without a way out, and this machine makes none: "
-    "`unshare --user --map-root-user --net true` must work. It needs Linux, util-linux and user "
-    "namespaces (kernel.apparmor_restrict_unprivileged_userns=0 where AppArmor forbids them)."
+    "The clients run in a namespace without a way out, and this machine makes none: "
+    f"`unshare --user --map-root-user --net {' '.join(APART)} true` must work. It needs Linux, "
+    "util-linux and user namespaces (kernel.apparmor_restrict_unprivileged_userns=0 where AppArmor "
+    "forbids them)."
 )
 
 
@@ -26,14 +27,19 @@ def is_inside() -> bool:
     return INSIDE in os.environ
 
 
-def enter(arguments: Sequence[str]) -> NoReturn:
-    """Runs this program again, inside; does not return."""
-    unshare = shutil.which("unshare")
-    command = [unshare or "", "--user", "--map-root-user", "--net"]
-    if not unshare or subprocess.run([*command, "true"], capture_output=True).returncode:
+def run_inside(arguments: Sequence[str]) -> int:
+    """Runs this program again, inside; its exit code. What it has started ends with it, and it ends
+    with this one: the group hears of SIGTERM, which `unshare` itself takes no notice of."""
+    command = unshare("--net", *APART)
+    if not works([*command, *isolated([])]):
         sys.exit(REFUSED)
     again = [*command, sys.executable, "-m", "tests.clients", *arguments]
-    os.execve(unshare, again, {**os.environ, INSIDE: "1"})
+    environment = {**os.environ, INSIDE: "1"}
+    process = subprocess.Popen(again, env=environment, process_group=0)
+    try:
+        return process.wait()
+    finally:
+        end(process, group=True)
 
 
 def raise_loopback() -> None:

@@ -17,6 +17,8 @@ from pathlib import Path
 PAUSE = 3.0
 """Seconds between two keys: a program that is still starting loses what comes before."""
 
+NOT_STARTED = 127
+
 CODES = re.compile(rb"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
@@ -33,8 +35,11 @@ def shows(
     Types the `keys` one after the other, with a pause before each."""
     child, screen = pty.fork()
     if child == 0:
-        os.chdir(folder)
-        os.execve(command[0], command, env)
+        try:
+            os.chdir(folder)
+            os.execve(command[0], command, env)
+        finally:
+            os._exit(NOT_STARTED)
     fcntl.ioctl(screen, termios.TIOCSWINSZ, struct.pack("HHHH", 60, 160, 0, 0))
     ends, typed, left, seen = time.monotonic() + limit, time.monotonic(), list(keys), b""
     try:

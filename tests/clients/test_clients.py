@@ -15,6 +15,7 @@ from tests.clients import book
 from tests.clients.__main__ import COLUMNS, DOCUMENT, title_of
 from tests.clients.cases import CASES, LANES, TRANSLATED, combo_name, write_home
 from tests.clients.clients import CLIENTS
+from tests.clients.door import Visit
 from tests.clients.features import FEATURES
 from tests.clients.install import PINS, version
 from tests.clients.run import Outcome, cell
@@ -40,16 +41,33 @@ def test_rows_of_another_version_go() -> None:
     assert list(book.read_rows(new, "results")) == [("a 2", "native")]
 
 
+GOOD, WELL = Visit("POST", "/v1/responses", 200), Outcome("", "")
+
+
 @pytest.mark.parametrize(
-    ("outcome", "asked", "told"),
+    ("outcome", "visits", "needed", "told"),
     [
-        (Outcome("", ""), 2, "ok (2)"),
-        (Outcome("", ""), 3, "3 requests instead of 2"),
-        (Outcome("exit code 1", ""), 2, "exit code 1"),
+        (WELL, [GOOD, GOOD], 2, "ok (2)"),
+        (WELL, [GOOD, GOOD, GOOD], 3, "ok (3)"),
+        (WELL, [GOOD, GOOD, GOOD], 2, "3 requests instead of 2"),
+        (WELL, [GOOD, GOOD], 3, "2 requests instead of 3"),
+        (WELL, [], 0, "0 requests instead of 2"),
+        (WELL, [GOOD], 1, "1 requests instead of 2"),
+        (WELL, [GOOD, Visit("POST", "/v1/x?y=1", 502), GOOD], 3, "POST /v1/x: 502"),
+        (WELL, [GOOD, Visit("GET", "/v1/models"), GOOD], 3, "GET /v1/models: no answer"),
+        (Outcome("exit code 1", ""), [GOOD, GOOD], 2, "exit code 1"),
     ],
 )
-def test_a_cell(outcome: Outcome, asked: int, told: str) -> None:
-    assert cell(outcome, asked, 2) == told
+def test_a_cell(outcome: Outcome, visits: list[Visit], needed: int, told: str) -> None:
+    assert cell(outcome, visits, needed) == told
+
+
+def test_a_probe_is_no_request_of_the_task_once_a_run() -> None:
+    probe, client = Visit("HEAD", "/api/hello", 401), CLIENTS["claude-code"]
+    assert client.count([probe, GOOD, GOOD]) == [GOOD, GOOD]
+    assert client.count([probe, GOOD, probe]) == [GOOD, probe]
+    assert client.count([probe, GOOD, probe], runs=2) == [GOOD]
+    assert CLIENTS["codex"].count([probe]) == [probe]
 
 
 @pytest.mark.parametrize("dialect", TRANSLATED)
@@ -87,3 +105,20 @@ def test_the_table_holds_every_client_at_its_pinned_version() -> None:
     rows = book.read_rows(DOCUMENT.read_text(), "results")
     assert list(rows) == [(title_of(name), lane) for name in CLIENTS for lane in LANES]
     assert {len(cells) for cells in rows.values()} == {len(COLUMNS["results"]) - 2}
+
+
+@pytest.mark.parametrize("table", COLUMNS)
+def test_every_cell_of_the_tables_is_well(table: str) -> None:
+    rows = book.read_rows(DOCUMENT.read_text(), table)
+    assert rows
+    assert not {key: cells for key, cells in rows.items() if not all(map(book.is_well, cells))}
+
+
+def test_the_table_of_features_holds_what_is_tried_out() -> None:
+    rows = book.read_rows(DOCUMENT.read_text(), "features")
+    assert list(rows) == [(title_of(n), f.title) for n, found in FEATURES.items() for f in found]
+
+
+@pytest.mark.parametrize("cell", ["", "ok-ish", "-1", "okay", "exit code 1"])
+def test_a_cell_that_only_begins_well_is_not_well(cell: str) -> None:
+    assert not book.is_well(cell)

@@ -5,7 +5,7 @@ import Anthropic from "@anthropic-ai/sdk";
 const model = process.argv[2];
 const input_schema = { type: "object", properties: { path: { type: "string" } } };
 const tools = [{ name: "read_file", input_schema }];
-const client = new Anthropic({ baseURL: process.env.ANTHROPIC_BASE_URL });
+const client = new Anthropic();
 const messages = [{ role: "user", content: "Which token is in proof.txt?" }];
 for (;;) {
   const said = await client.messages.stream({ model, max_tokens: 1000, messages, tools }).finalMessage();

@@ -1,6 +1,5 @@
 """The Anthropic SDK: MODEL calls read_file, and the answer is printed."""
 
-import os
 import sys
 from pathlib import Path
 
@@ -11,7 +10,7 @@ TOOL = {
     "name": "read_file",
     "input_schema": {"type": "object", "properties": {"path": {"type": "string"}}},
 }
-client = Anthropic(base_url=os.environ["ANTHROPIC_BASE_URL"])
+client = Anthropic()
 messages = [{"role": "user", "content": "Which token is in proof.txt?"}]
 while True:
     with client.messages.stream(

@@ -5,7 +5,7 @@ import OpenAI from "openai";
 const model = process.argv[2];
 const parameters = { type: "object", properties: { path: { type: "string" } } };
 const tools = [{ type: "function", function: { name: "read_file", parameters } }];
-const client = new OpenAI({ baseURL: process.env.OPENAI_BASE_URL });
+const client = new OpenAI();
 const messages = [{ role: "user", content: "Which token is in proof.txt?" }];
 for (;;) {
   const said = await client.chat.completions.stream({ model, messages, tools }).finalMessage();

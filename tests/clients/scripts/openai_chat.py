@@ -1,7 +1,6 @@
 """The OpenAI SDK, chat completions: MODEL calls read_file, and the answer is printed."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
     },
 }
-client = OpenAI(base_url=os.environ["OPENAI_BASE_URL"])
+client = OpenAI()
 messages = [{"role": "user", "content": "Which token is in proof.txt?"}]
 while True:
     with client.chat.completions.stream(model=MODEL, messages=messages, tools=[TOOL]) as stream:

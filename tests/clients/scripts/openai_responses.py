@@ -1,7 +1,6 @@
 """The OpenAI SDK, responses: MODEL calls read_file, and the answer is printed."""
 
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -14,7 +13,7 @@ TOOL = {
     "parameters": {"type": "object", "properties": {"path": {"type": "string"}}},
     "strict": False,
 }
-client = OpenAI(base_url=os.environ["OPENAI_BASE_URL"])
+client = OpenAI()
 turns = [{"role": "user", "content": "Which token is in proof.txt?"}]
 while True:
     with client.responses.stream(model=MODEL, input=turns, tools=[TOOL], store=False) as stream:
