@@ -15,6 +15,7 @@ from typing import Any
 from tests.clients.cases import HEALTHY, LANES, combo_name, write_home
 from tests.clients.clients import PROMPT, Client, Place, Start
 from tests.clients.door import Door, Visit
+from tests.clients.guided import set_up_by_env, started_by_code
 from tests.clients.processes import isolated
 from tests.clients.run import (
     SECONDS,
@@ -96,6 +97,11 @@ class Scene:
         for came in (len(self.visits()), len(self.upstream.requests)):
             if came != count:
                 raise WrongError(f"{came} requests instead of {count}")
+
+    def expect_posts(self, count: int) -> None:
+        """How many of the requests must have been for an answer, beside those for lists."""
+        if (came := sum(visit.method == "POST" for visit in self.visits())) != count:
+            raise WrongError(f"{came} requests for an answer instead of {count}")
 
     def check_statuses(self) -> None:
         """Raises WrongError for a request that failed, unless that is what is tried out."""
@@ -310,6 +316,8 @@ FEATURES: Mapping[str, tuple[Feature, ...]] = {
         Feature("stream broken in the middle: asks again without streaming", claude_repeats),
         Feature("combo by its `claude-` name", claude_alias),
         Feature("combos in its `/model` menu (model discovery)", claude_discovers, ("native",)),
+        Feature("set up by `krouter env claude`", set_up_by_env("claude")),
+        Feature("started by `krouter code`", started_by_code),
     ),
     "codex": (
         Feature("session that goes on (`exec resume --last`)", resumes("resume", "--last")),
@@ -320,8 +328,12 @@ FEATURES: Mapping[str, tuple[Feature, ...]] = {
         ),
         Feature("turn state header", codex_keeps_state, ("native",)),
         Feature("sub-agent by tools in a namespace", codex_delegates, ("translated",)),
+        Feature("set up by `krouter env codex`", set_up_by_env("codex")),
     ),
-    "opencode-chat": OPENCODE,
+    "opencode-chat": (
+        *OPENCODE,
+        Feature("set up by `krouter env opencode`", set_up_by_env("opencode")),
+    ),
     "opencode-messages": OPENCODE,
     "opencode-responses": OPENCODE,
 }
