@@ -62,7 +62,7 @@ class Door:
         self._thread.join()
 
     def clear(self) -> None:
-        self.visits = []
+        self.visits.clear()
 
     def _run(self) -> None:
         asyncio.run(self._serve())
