@@ -66,7 +66,7 @@ def described(mode: Mode, bench: Bench) -> dict[str, Any]:
     """The machine and the run."""
     return {
         "when": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
-        "machine": f"{os.cpu_count()} cores, {platform.system()} {platform.release()}",
+        "machine": f"{os.cpu_count()} cores, {platform.system()}",
         "python": platform.python_version(),
         "packages": {name: version(name) for name in ("aiohttp", "litellm", "uvicorn", "uvloop")},
         "proxy": PROXY,
