@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Protocol
+
+from msgspec import Struct
 
 from krouter.body import Body
 from krouter.catalog import ModelData
@@ -30,15 +33,14 @@ class Call:
     """What stands behind the path of the dialect's endpoint; a native lane's only."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(Struct, frozen=True):
     """Where one attempt goes. `auth` says how `secret` travels; `connect` is in seconds."""
 
     provider: Provider
     model: str
     secret: str | None = None
     auth: str = "key"
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Mapping[str, Any] = MappingProxyType({})
     connect: float = 10.0
 
 

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import Struct
+
 from krouter.adapter import Adapter, Call, Target, Unsendable
 from krouter.answer import Answer, described
 from krouter.blot import blotted, blotted_text
@@ -19,6 +21,7 @@ from krouter.errors import Evidence, Failure, Fault, Verdict, classify
 from krouter.errortext import ErrorText, read_error
 from krouter.features import Feature, refuses_images_itself
 from krouter.headers import stream_to_caller, to_caller
+from krouter.limit import Limit
 from krouter.pool import Pool
 from krouter.refusals import kept_detail, refused_features, refuses_images
 from krouter.route import Attempt, End, Route
@@ -57,8 +60,7 @@ class Failed:
     ended: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(Struct, frozen=True):
     """How long this attempt may take, in seconds, until its reply begins; `left` is what the whole
     request has left."""
 
@@ -109,9 +111,9 @@ class Trial:
                 self.board.end(self.ticket)
 
     async def _limited(self) -> Answer | Failed:
-        total = asyncio.timeout(self.limits.left)
+        total = Limit(self.limits.left)
         try:
-            async with total:
+            with total:
                 await self.lane.ready()
                 return await (self._stream() if self.call.stream else self._whole())
         except WireError as error:
@@ -122,7 +124,7 @@ class Trial:
                 self.note.usage = self.call.dialect.read_reply(error.reply).usage
             return self._noted(Evidence(None, told, Fault.UNSENDABLE), True)
         except TimeoutError:
-            return self._timed_out(total.expired())
+            return self._timed_out(total.expired)
         except Exception as error:  # a fault of ours must not cost the caller the other entries
             _log.error("the %s lane failed with %s\n%s", self.lane.name, *described(error))
             detail = f"krouter failed with {type(error).__name__}"
@@ -135,7 +137,7 @@ class Trial:
         return failed
 
     async def _whole(self) -> Answer | Failed:
-        async with asyncio.timeout(self.limits.attempt) as timer:
+        with Limit(self.limits.attempt) as timer:
             reply = await self._sent()
             try:
                 self._first_byte()
@@ -194,10 +196,10 @@ class Trial:
 
     async def _stream(self) -> Answer | Failed:
         timeouts = self.limits.timeouts
-        async with (
-            asyncio.timeout(self.limits.attempt) as attempt,
-            asyncio.timeout(timeouts.first_token) as first_token,
-            asyncio.timeout(timeouts.first_byte) as first_byte,
+        with (
+            Limit(self.limits.attempt) as attempt,
+            Limit(timeouts.first_token) as first_token,
+            Limit(timeouts.first_byte) as first_byte,
         ):
             reply = await self._sent()
             tracker = self.call.dialect.tracker(self._asked(), self.rename)
@@ -222,22 +224,22 @@ class Trial:
         self,
         reply: Incoming,
         relay: Relay,
-        first: asyncio.Timeout,
-        token: asyncio.Timeout,
-        attempt: asyncio.Timeout,
+        first: Limit,
+        token: Limit,
+        attempt: Limit,
     ) -> Answer | Failed:
         if not 200 <= reply.status < 300:
             self._first_byte()
             return await self._refused(reply, first, token, attempt)
 
         def first_byte() -> None:
-            first.reschedule(None)
+            first.lift()
             self._first_byte()
 
         limited = self.limits.timeouts.first_token is not None
         waits = limited or self.guard != "off"
         await relay.prime(first_byte, _has_content if waits else _has_started)
-        token.reschedule(None)
+        token.lift()
         if relay.primed and self._holds(relay.tracker) and not await relay.hold():
             self.route.notes.append(f"more than {MOST_HELD >> 20} MiB were not held back")
         return self._unusable(relay, reply) or self._streamed(relay, reply)
@@ -323,12 +325,12 @@ class Trial:
         elif self.note.ended is None:
             self._caller_gone()
 
-    async def _refused(self, reply: Incoming, *timers: asyncio.Timeout) -> Failed:
+    async def _refused(self, reply: Incoming, *timers: Limit) -> Failed:
         """The status has come, and it is what counts: the attempt's own limits end here."""
         for timer in timers:
-            timer.reschedule(None)
+            timer.lift()
         try:
-            async with asyncio.timeout(ERROR_SECONDS):
+            with Limit(ERROR_SECONDS):
                 raw = await reply.read(MOST_ERROR)
         except (WireError, TimeoutError):
             raw = b""

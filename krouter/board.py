@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Generic, TypeVar
 
 from cachetools import LRUCache, TTLCache
+from msgspec import Struct
 
 from krouter.dialects.thinking import digest
 from krouter.errors import Failure, Lock, Scope, Verdict
@@ -42,8 +43,7 @@ class Block(StrEnum):
     PROBING = "being probed"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ticket:
+class Ticket(Struct, frozen=True, eq=False):
     """One call under way: when it began, in epoch seconds and in the order of events. `request`
     tells the request that makes several at once."""
 

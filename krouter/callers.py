@@ -39,7 +39,8 @@ def carried(headers: Headers, query: str = "") -> frozenset[str]:
     what a provider says. Stand-ins such as `lm-studio`, which clients send where no key is needed,
     are left alone, for they may be words of an error."""
     given = [value.strip().rpartition(" ")[2] for name, value in headers if name in _CARRIERS]
-    given += [value for name, value in parse_qsl(query) if name == "key"]
+    if query:
+        given += [value for name, value in parse_qsl(query) if name == "key"]
     return frozenset(filter(_is_secret, given))
 
 

@@ -15,9 +15,10 @@ of waiting costs 10, and priority 1 is worth 2 seconds more than priority 2.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from cachetools import LRUCache
+from msgspec import Struct
+from msgspec.structs import replace
 
 from krouter.board import Pair
 from krouter.errors import Failure
@@ -58,8 +59,7 @@ ACCOUNT_FAILURES = frozenset(
 """Those that say something of the account; the others are of the request, the model, the caller."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(Struct, frozen=True):
     """The averages of one account as they stood at `at`, epoch seconds of its last call."""
 
     success: float = NEUTRAL_SUCCESS
@@ -80,7 +80,8 @@ class Health:
 
     def after_success(self, now: float, first_byte: float | None) -> Health:
         """`first_byte` in seconds; None where it tells nothing of the account."""
-        old, waited = self.drifted(now), self.drifted(now).first_byte
+        old = self.drifted(now)
+        waited = old.first_byte
         if first_byte is not None:
             seconds = min(max(first_byte, 0.0), LONGEST_FIRST_BYTE)
             waited += (seconds - waited) * ON_FIRST_BYTE

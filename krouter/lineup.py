@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from krouter.accounts import Account
 from krouter.adapter import Adapter, lane_for
@@ -27,8 +30,7 @@ class Obstacle(NamedTuple):
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(Struct, frozen=True):
     """One entry at its place in the flattened walk.
 
     `nest` are the plans it stands in, the outermost first; `own` the timeouts of the entries that
@@ -68,31 +70,31 @@ class Leaf:
         return entry.model, repr(entry.params), entry.accounts
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(Struct, frozen=True):
     """An account that an entry may be sent to."""
 
     leaf: Leaf
     provider: Provider
     lane: Adapter
     account: Account
+    model: str
+    """Without its provider."""
     place: Place | None = None
     """Its place among the accounts of its provider, where there was a choice."""
     standing: Standing | None = None
     """What that choice followed from."""
 
-    @property
-    def model(self) -> str:
-        return self.leaf.name.partition("/")[2]
+
+def merged(base: Timeouts, override: ComboTimeouts | None) -> Timeouts:
+    return base if override is None else _merged(base, override)
 
 
 @lru_cache(maxsize=1024)
-def merged(base: Timeouts, *overrides: ComboTimeouts | None) -> Timeouts:
-    return base.merged(*overrides)
+def _merged(base: Timeouts, override: ComboTimeouts) -> Timeouts:
+    return base.merged(override)
 
 
-@dataclass(frozen=True, slots=True)
-class Site:
+class Site(Struct, frozen=True):
     """A plan where it stands: in the plans of `nest`, of which it is the last; `outer` are its
     places in those before, `base` the timeouts around it and `own` those of the entries that lead
     to it."""
@@ -150,12 +152,12 @@ def _nested_plan(name: str, world: World, ask: Ask, level: int) -> Plan | Obstac
     """Loading refuses what is nested too deeply; this guard holds at run time as well."""
     if level >= LEVELS or name not in world.combos:
         return Obstacle(Skip.NESTED_TOO_DEEPLY, f"more than {LEVELS} levels")
-    return plan_for(world.combos[name], world, ask)
+    return copy(plan_for(world.combos[name], world, ask))  # one that is reached again is another
 
 
 def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle:
     """The accounts an entry could be sent to, in order, locks aside; or why there are none."""
-    provider, _ = world.registry.split(leaf.name)
+    provider, model = world.registry.split(leaf.name)
     if provider is None:
         return Obstacle(Skip.UNKNOWN_PROVIDER)
     lane = lane_for(world.lanes, provider, ask.dialect)
@@ -165,11 +167,11 @@ def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle
     if not accounts:
         return Obstacle(Skip.NO_ACCOUNT, missing_account(provider, leaf.entry.accounts))
     if len(accounts) == 1:
-        return [Candidate(leaf, provider, lane, accounts[0])]
+        return [Candidate(leaf, provider, lane, accounts[0], model)]
     standing = _standing(accounts, leaf, provider, world, ask)
     by_name = {account.name: account for account in accounts}
     return [
-        Candidate(leaf, provider, lane, by_name[place.account], place, standing)
+        Candidate(leaf, provider, lane, by_name[place.account], model, place, standing)
         for place in order(standing)
     ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
@@ -248,6 +249,7 @@ _TAILS: Mapping[Spoken, tuple[str, ...]] = {
 _GEMINI_VERSIONS = ("v1", "v1beta", "v1alpha")
 
 
+@lru_cache(maxsize=4096)
 def endpoint(base_url: str, dialect: Spoken) -> str:
     """Where requests of `dialect` go, for what a provider's documentation calls its base URL.
 

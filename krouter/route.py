@@ -322,9 +322,11 @@ class Route(Struct):
 
     def seal(self) -> None:
         """Leaves of what callers have written only what is no part of the conversation."""
-        self.dropped = known_names(self.dropped)
+        if self.dropped:
+            self.dropped = known_names(self.dropped)
         for attempt in self.attempts:
-            attempt.dropped = tuple(known_names(attempt.dropped))
+            if attempt.dropped:
+                attempt.dropped = tuple(known_names(attempt.dropped))
 
     @property
     def usage(self) -> Usage:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import fnmatch
-import secrets as entropy
+import random
 import time
-from base64 import b32encode
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, Literal
 
 from krouter.adapter import Call, bare_names, provider_of
@@ -80,8 +79,13 @@ class Destination:
 
 def new_route_id() -> str:
     """19 characters: 11 that sort by time to the millisecond, then 40 random bits."""
-    chance = b32encode(entropy.token_bytes(5)).decode().lower()
-    return f"{int(time.time() * 1000):011x}{chance}"
+    chance = random.getrandbits(40)
+    told = "".join([_PAIRS[chance >> shift & 1023] for shift in (0, 10, 20, 30)])
+    return f"{int(time.time() * 1000):011x}{told}"
+
+
+_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
+_PAIRS = tuple(one + other for one in _BASE32 for other in _BASE32)
 
 
 def resolve(name: str, world: World) -> Destination:
@@ -204,16 +208,49 @@ def _is_spoken(dialect_name: str, combo: Combo, world: World) -> bool:
 
 def _ask(call: Call, world: World) -> Ask:
     """What the request asks of the order, and carries."""
-    name = call.dialect.name
+    drawn, name = _Drawn(call, world), call.dialect.name
     return Ask(
         name,
         call.stream,
         needs(name, call.body),
-        cache(world.board.turns.take),
-        cache(world.pool.turns.take),
-        cache(lambda: _session(call)),
-        cache(lambda: int(world.chance() * SEEDS)),
+        drawn.turn,
+        drawn.account_turn,
+        drawn.session,
+        drawn.seed,
     )
+
+
+class _Drawn:
+    """What a request draws when it is asked for: each turn, its session and its seed once."""
+
+    __slots__ = ("_account_turns", "_call", "_seed", "_session", "_turns", "_world")
+
+    def __init__(self, call: Call, world: World) -> None:
+        self._call, self._world = call, world
+        self._turns: dict[str, int] = {}
+        self._account_turns: dict[str, int] = {}
+        self._session: str | None = None
+        self._seed: int | None = None
+
+    def turn(self, combo: str) -> int:
+        if combo not in self._turns:
+            self._turns[combo] = self._world.board.turns.take(combo)
+        return self._turns[combo]
+
+    def account_turn(self, provider: str) -> int:
+        if provider not in self._account_turns:
+            self._account_turns[provider] = self._world.pool.turns.take(provider)
+        return self._account_turns[provider]
+
+    def session(self) -> str:
+        if self._session is None:
+            self._session = _session(self._call)
+        return self._session
+
+    def seed(self) -> int:
+        if self._seed is None:
+            self._seed = int(self._world.chance() * SEEDS)
+        return self._seed
 
 
 def _session(call: Call) -> str:

@@ -10,6 +10,7 @@ import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from krouter.settings import SecretKind, reference_parts
@@ -48,10 +49,15 @@ class SecretRef:
     @classmethod
     def parse(cls, ref: str) -> SecretRef:
         """Raises SecretError, without `ref`, for what is no reference."""
-        try:
-            return cls(*reference_parts(ref))
-        except ValueError as error:
-            raise SecretError(str(error)) from None
+        return _parsed(ref)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(ref: str) -> SecretRef:
+    try:
+        return SecretRef(*reference_parts(ref))
+    except ValueError as error:
+        raise SecretError(str(error)) from None
 
 
 async def run_command(command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
@@ -152,6 +158,10 @@ class Secrets:
             return await self._output(parsed.target)
         return self._variable(parsed.target) if parsed.kind == "env" else self._file(parsed.target)
 
+    def may_wait(self, ref: str) -> bool:
+        """Whether revealing `ref` may take longer than a look."""
+        return SecretRef.parse(ref).kind == "command"
+
     def present(self, ref: str) -> str | None:
         """What is wrong with `ref`, or None. Commands are not run: it is how they last went."""
         try:
@@ -190,9 +200,10 @@ class Secrets:
         await asyncio.gather(*runs, return_exceptions=True)
 
     def _variable(self, name: str) -> str:
-        if name not in self._env:
+        value = self._env.get(name)
+        if value is None:
             raise SecretError(f"the environment variable {name} is not set")
-        return _clean(self._env[name], f"the environment variable {name}")
+        return _clean(value, f"the environment variable {name}")
 
     def _file(self, target: str) -> str:
         path = self._folder / self._expanded(target)

@@ -14,6 +14,7 @@ from krouter.dialects.strip import without_images
 from krouter.dialects.thinking import thinking_digests, unsigned_digests, without_thinking
 from krouter.features import Feature, in_other_spelling, in_other_words, without_features
 from krouter.headers import IDEMPOTENCY_KEY
+from krouter.limit import Limit
 from krouter.lineup import Candidate
 from krouter.progress import Part, Progress
 from krouter.route import Attempt
@@ -108,10 +109,13 @@ def _foreign(progress: Progress, candidate: Candidate) -> frozenset[str]:
 
 
 async def secret_for(progress: Progress, candidate: Candidate) -> str | None:
-    """Raises SecretError for a credential that cannot be had."""
+    """Raises SecretError for a credential that cannot be had, TimeoutError at the deadline."""
     account, world, provider = candidate.account, progress.world, candidate.provider
     if account.auth != "caller":
-        return await world.secrets.reveal(account.key) if account.key else None
+        if account.key is None:
+            return None
+        with Limit(progress.left() if world.secrets.may_wait(account.key) else None):
+            return await world.secrets.reveal(account.key)
     spoken = progress.call.dialect.name
     own = (url for dialect, url in provider.base_urls.items() if dialect == spoken)
     url = next(filter(None, (*own, provider.litellm_base, *provider.base_urls.values())), "")

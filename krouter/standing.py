@@ -21,9 +21,10 @@ from krouter.providers import Provider
 from krouter.quota import is_spent
 from krouter.reporter import Figure
 from krouter.settings import AdapterPool
-from krouter.world import Ask, World
+from krouter.world import Ask, SamePlan, World
 
 NO_ACCOUNT = "no account"
+PLANS_KEPT = 1024
 _UNKNOWN = Standing()
 _UNKNOWN_PROVIDER = Standing(missing="unknown provider")
 
@@ -31,7 +32,23 @@ _UNKNOWN_PROVIDER = Standing(missing="unknown provider")
 def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Plan:
     """The order of `combo`'s entries for one request. Only what a caller asks for itself is
     `adapted`."""
-    return make_plan(snapshot(combo, world, ask, adapted=adapted))
+    if ask.needs or world.pool.quota.has_figures or rotates(combo, world.settings.routing):
+        return make_plan(snapshot(combo, world, ask, adapted=adapted))
+    return _same_plan(combo, world, ask)
+
+
+def _same_plan(combo: Combo, world: World, ask: Ask) -> Plan:
+    """The plan of a request of which nothing is known that would move an entry: it is the same for
+    all of them."""
+    key = combo.name, ask.dialect, ask.stream
+    known = world.plans.get(key)
+    if known is not None and known.of is combo and known.routing is world.settings.routing:
+        return known.plan
+    if len(world.plans) >= PLANS_KEPT:
+        world.plans.clear()
+    plan = make_plan(snapshot(combo, world, ask))
+    world.plans[key] = SamePlan(combo, world.settings.routing, plan)
+    return plan
 
 
 def snapshot(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Snapshot:

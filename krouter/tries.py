@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
@@ -225,41 +224,44 @@ class Tries:
         self, candidate: Candidate, final: bool, taken: bool = False
     ) -> Answer | Failed | None:
         leaf, account, board = candidate.leaf, candidate.account, self.progress.world.board
-        with ExitStack() as unless_sent:
-            ticket = board.begin(
-                account.provider,
-                account.name,
-                candidate.model,
-                self.progress.request,
-                taken=taken,
-            )
-            unless_sent.callback(board.end, ticket)
-            try:
-                async with asyncio.timeout_at(self.progress.deadline):
-                    secret = await secret_for(self.progress, candidate)
-            except SecretError as error:
-                unsigned = isinstance(error, CallerUnsigned)
-                reason = Skip.CALLER_UNSIGNED if unsigned else Skip.NO_CREDENTIAL
-                self.progress.skip(leaf, account.name, reason, str(error))
-                if error.wait is not None:
-                    self.progress.wait_helps(board.now() + error.wait)
-                return None
-            except TimeoutError:
-                self.progress.end_time()
-                self.progress.skip(leaf, account.name, Skip.NO_TIME)
-                return None
-            if self.progress.left() <= 0:
-                self.progress.skip(leaf, account.name, Skip.NO_TIME)
-                return None
-            self.progress.secrets |= {secret} if secret else set()
-            trial = self._trial(candidate, final, ticket, secret)
-            unless_sent.pop_all()
+        ticket = board.begin(
+            account.provider, account.name, candidate.model, self.progress.request, taken=taken
+        )
+        trial: Trial | None = None
+        try:
+            trial = await self._prepared(candidate, final, ticket)
+        finally:
+            if trial is None:
+                board.end(ticket)
+        if trial is None:
+            return None
         outcome = await trial.run()
         self._learn_images(candidate, outcome)
         if isinstance(outcome, Failed):
             self._failed(candidate, outcome)
             return outcome
         return self.progress.served(leaf, outcome)
+
+    async def _prepared(self, candidate: Candidate, final: bool, ticket: Ticket) -> Trial | None:
+        """What is to be sent; None where nothing can be."""
+        leaf, account, progress = candidate.leaf, candidate.account, self.progress
+        try:
+            secret = await secret_for(progress, candidate)
+        except SecretError as error:
+            unsigned = isinstance(error, CallerUnsigned)
+            reason = Skip.CALLER_UNSIGNED if unsigned else Skip.NO_CREDENTIAL
+            progress.skip(leaf, account.name, reason, str(error))
+            if error.wait is not None:
+                progress.wait_helps(progress.world.board.now() + error.wait)
+            return None
+        except TimeoutError:
+            progress.end_time()
+        if progress.left() <= 0:
+            progress.skip(leaf, account.name, Skip.NO_TIME)
+            return None
+        if secret:
+            progress.secrets.add(secret)
+        return self._trial(candidate, final, ticket, secret)
 
     def _trial(
         self, candidate: Candidate, final: bool, ticket: Ticket, secret: str | None

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import replace as replaced
 from typing import Any
+
+from msgspec.structs import replace
 
 from krouter.accounts import Account
 from krouter.answer import Answer
@@ -80,7 +82,7 @@ class Walk:
             if outer[-1].combo.on_too_large != "larger":
                 return failure(self.progress, found.failed)
             bounds.too_large.remove(found)
-            bounds.too_large.append(replace(found, nest=tuple(outer)))
+            bounds.too_large.append(replaced(found, nest=tuple(outer)))
         return None
 
     def _is_waited_for(self, plan: Plan) -> bool:

@@ -7,18 +7,19 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from krouter.accounts import Account
 from krouter.adapter import Adapter
 from krouter.board import Board
 from krouter.catalog import Catalog
 from krouter.combos import Combo, Entry
-from krouter.plan import Needs
+from krouter.plan import Needs, Plan
 from krouter.pool import Pool
 from krouter.providers import Registry
 from krouter.route import Log
 from krouter.secrets import Secrets
-from krouter.settings import Settings
+from krouter.settings import RoutingSettings, Settings
 from krouter.wire import Wire
 
 KEEP_ALIVE_SECONDS = 15.0
@@ -46,6 +47,14 @@ class Ask:
     seed: Callable[[], int] = field(default=lambda: 0)
 
 
+class SamePlan(NamedTuple):
+    """A plan that holds for every request alike, and what it was made from."""
+
+    of: Combo
+    routing: RoutingSettings
+    plan: Plan
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What a walk works with: one consistent view of settings, providers and combos, and the
@@ -71,6 +80,8 @@ class World:
     chance: Callable[[], float] = random.random
     mark: Callable[[], str] = _mark
     """Gives a text that nobody can have foreseen."""
+    plans: dict[tuple[str, str, bool], SamePlan] = field(default_factory=dict)
+    """Plans that have been made, by combo, dialect and whether they stream."""
 
     def accounts_of(self, provider: str, entry: Entry) -> Iterator[Account]:
         """The accounts that `entry` may be sent to."""

@@ -18,7 +18,7 @@ LAYERS = (
     ("problems", "resets", "errortext", "tokens", "blot"),
     ("settings", "errors", "body", "sse"),
     ("features", "estimate"),
-    ("paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
+    ("limit", "paths", "secrets", "keys", "providers", "combos", "wire", "dialects"),
     ("accounts", "combostore", "strategies", "board", "headers", "stream", "catalog", "reporter"),
     ("adapter", "families", "plan", "health", "quota", "sessions", "callers", "faults", "vectors"),
     ("ranking", "costs", "quorum"),

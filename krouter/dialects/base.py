@@ -224,6 +224,8 @@ def error_status(raw: bytes) -> int:
 def count_of(value: Any) -> int | None:
     """A token count, which some hosts write as text or with a fraction of nothing; None for what
     is none."""
+    if type(value) is int:
+        return value if 0 <= value <= _MOST_TOKENS else None
     if isinstance(value, str) and value.isdecimal() and len(value) < 20:
         value = int(value)
     if isinstance(value, float) and value.is_integer():
@@ -234,7 +236,7 @@ def count_of(value: Any) -> int | None:
 
 def as_count(value: Any) -> int:
     """A token count; anything else counts as none."""
-    return count_of(value) or 0
+    return 0 if value is None else count_of(value) or 0
 
 
 def has_text(value: Any) -> bool:

@@ -228,29 +228,25 @@ def read_usage(usage: Any) -> Usage | None:
     """
     if not isinstance(usage, dict):
         return None
-    prompt, output = (count_of(usage.get(f"{what}_tokens")) for what in ("prompt", "completion"))
+    prompt, output = count_of(usage.get("prompt_tokens")), count_of(usage.get("completion_tokens"))
     if prompt is None and output is None:
         return None
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
-    cached = _first_count(
-        details.get("cached_tokens"),
-        usage.get("prompt_cache_hit_tokens"),
-        usage.get("cache_read_input_tokens"),
+    cached = (
+        as_count(details.get("cached_tokens"))
+        or as_count(usage.get("prompt_cache_hit_tokens"))
+        or as_count(usage.get("cache_read_input_tokens"))
     )
-    written = _first_count(
-        details.get("cache_write_tokens"),
-        details.get("cache_creation_tokens"),
-        usage.get("cache_creation_input_tokens"),
+    written = (
+        as_count(details.get("cache_write_tokens"))
+        or as_count(details.get("cache_creation_tokens"))
+        or as_count(usage.get("cache_creation_input_tokens"))
     )
     whole = prompt or 0
     if cached + written > whole:  # counted as Anthropic does, beside the rest of the prompt
         whole += cached + written
     return Usage(whole, output or 0, cached, written, prompt is None or output is None)
-
-
-def _first_count(*values: Any) -> int:
-    return next((count for count in map(as_count, values) if count), 0)
 
 
 class Chat:
@@ -362,8 +358,9 @@ def _is_readable(choice: _ReplyChoice) -> bool:
 
 def _is_answer(choice: _ReplyChoice) -> bool:
     message = choice.message
-    said = any(has_text(getattr(message, key, None)) for key in (*_CONTENT, "audio"))
-    return said or has_text(choice.text) or _is_done(choice)
+    if _is_done(choice) or has_text(choice.text):
+        return True
+    return any(has_text(getattr(message, key, None)) for key in (*_CONTENT, "audio"))
 
 
 def _has_failed(reason: Any) -> bool:
