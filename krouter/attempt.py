@@ -69,8 +69,7 @@ class Limits(Struct, frozen=True):
     left: float
 
 
-@dataclass(slots=True)
-class Trial:
+class Trial(Struct, eq=False):
     """One attempt under way. `last` says that no other entry follows; `rename` is the model name
     the caller is to see, where it is not the provider's own; `dropped` is what has been taken out
     of the call; `session` tells its conversation, if that matters."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from krouter.adapter import Call
 from krouter.answer import Answer, route_header, stamps
@@ -36,8 +38,7 @@ class Part:
     """Whether what is not waited for any longer is to be called off."""
 
 
-@dataclass(slots=True)
-class Progress:
+class Progress(Struct, eq=False):
     """How far one request has come. `deadline` is in the event loop's time; `rename` is the model
     name the caller is to see, where it is not the provider's own."""
 

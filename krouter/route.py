@@ -341,16 +341,22 @@ class Route(Struct):
     def trail(self, most: int = 1024) -> str:
         """`entry: status, reason; …`, at most `most` bytes of ASCII."""
         parts: list[str] = []
-        asked = {(attempt.entry, attempt.account) for attempt in self.attempts}
         for step in self.steps:
             if isinstance(step, Skipped):
-                in_line = step.reason is Skip.AT_LIMIT and (step.entry, step.account) in asked
-                how = "waited" if in_line else "skipped"
+                how = "waited" if self._has_waited(step) else "skipped"
                 parts.append(f"{step.entry}: {how}, {step.reason}")
             elif step.outcome in _FAILURES:
                 parts.append(f"{step.entry}: {step.status or '-'}, {step.outcome}")
+        if not parts:
+            return ""
         text = plain("; ".join(dict.fromkeys(parts)))
         return text if len(text) <= most else text[: most - 3] + "..."
+
+    def _has_waited(self, skipped: Skipped) -> bool:
+        """Whether an account that had no place was asked all the same, in its turn."""
+        whom = skipped.entry, skipped.account
+        asked = ((attempt.entry, attempt.account) for attempt in self.attempts)
+        return skipped.reason is Skip.AT_LIMIT and whom in asked
 
     def as_json(self) -> dict[str, Any]:
         """The record as plain data, with the sums over its attempts."""
@@ -472,4 +478,6 @@ def located(places: Places, name: str) -> str:
 
 def plain(text: str) -> str:
     """`text` fit for a header: what is not printable ASCII becomes a question mark."""
+    if text.isascii() and text.isprintable():
+        return text
     return "".join(c if " " <= c <= "~" else "?" for c in text)

@@ -32,17 +32,27 @@ from krouter.world import World
 _log = logging.getLogger("krouter")
 
 
+WATCHED_AFTER = 0.05
+"""Seconds that a call may take before anybody looks whether its caller is still there."""
+
+
 class Hangup:
     """Watches for the caller's disconnect, and cancels the task that serves it."""
 
     def __init__(self, receive: Receive) -> None:
         self.gone = False
         self._over = False
+        self._receive = receive
         self._served = asyncio.current_task()
-        self._watch = asyncio.create_task(self._wait(receive))
+        self._watch: asyncio.Task[None] | None = None
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(WATCHED_AFTER, self._begin, loop)
 
-    async def _wait(self, receive: Receive) -> None:
-        while (await receive())["type"] != "http.disconnect":
+    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._watch = loop.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
             pass
         if not self._over and self._served is not None:
             self.gone = True
@@ -51,7 +61,9 @@ class Hangup:
     def stop(self) -> None:
         """The reply is complete: what comes now is no hang-up."""
         self._over = True
-        self._watch.cancel()
+        self._timer.cancel()
+        if self._watch is not None:
+            self._watch.cancel()
 
     def excuses(self) -> bool:
         """Whether a cancellation was this watcher's, which ends here."""
