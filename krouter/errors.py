@@ -51,6 +51,15 @@ class Fault(StrEnum):
     UNSENDABLE = "cannot be carried to this provider"
 
 
+class WireError(Exception):
+    """No reply, or not the whole of it. The text never holds a credential."""
+
+    def __init__(self, fault: Fault, detail: str = "") -> None:
+        self.fault = fault
+        self.detail = detail
+        super().__init__(detail or fault)
+
+
 class Scope(StrEnum):
     """What a lock closes."""
 

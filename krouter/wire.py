@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import io
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Literal, Protocol
 
-import aiohttp
-from aiohttp.abc import AbstractResolver
-from aiohttp.http_exceptions import HttpProcessingError
-from yarl import URL
-
 from krouter.errors import Fault
+from krouter.errors import WireError as WireError
+from krouter.http_coding import plain
+from krouter.http_connection import AT_ONCE as AT_ONCE
+from krouter.http_dial import Resolver, resolve
+from krouter.http_pool import Pool
+from krouter.http_request import request_head
 
 Headers = list[tuple[str, str]]
 
@@ -28,15 +26,6 @@ class Outgoing:
     headers: Headers
     body: bytes = b""
     method: Literal["POST", "GET"] = "POST"
-
-
-class WireError(Exception):
-    """No reply, or not the whole of it. The text never holds a credential."""
-
-    def __init__(self, fault: Fault, detail: str = "") -> None:
-        self.fault = fault
-        self.detail = detail
-        super().__init__(detail or fault)
 
 
 class Incoming(Protocol):
@@ -68,47 +57,6 @@ class Wire(Protocol):
     async def close(self) -> None: ...
 
 
-class HttpReply:
-    """Incoming over aiohttp."""
-
-    __slots__ = ("_response", "dropped", "headers", "status")
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-        self.dropped: tuple[str, ...] = ()
-        self.status = response.status
-        self.headers: Headers = list(response.headers.items())
-
-    async def chunk(self) -> bytes:
-        try:
-            return await self._response.content.readany()
-        except (aiohttp.ClientError, HttpProcessingError, OSError) as error:
-            if arrived := self._arrived():
-                return arrived
-            raise WireError(Fault.CUT, _told(error)) from None
-
-    def _arrived(self) -> bytes:
-        """What had come before the connection broke, which aiohttp keeps but gives to nobody."""
-        content = self._response.content
-        return content._read_nowait(-1) if content._buffer else b""
-
-    async def read(self, limit: int) -> bytes:
-        parts, size = [], 0
-        while chunk := await self.chunk():
-            parts.append(chunk)
-            size += len(chunk)
-            if size > limit:
-                self.close()
-                raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def ending(self) -> bytes:
-        return b""
-
-    def close(self) -> None:
-        self._response.close()
-
-
 class Canned:
     """A reply that is in this process already."""
 
@@ -134,106 +82,47 @@ class Canned:
         self._chunks = iter(())
 
 
-@lru_cache(maxsize=64)
-def _timeout(connect: float) -> aiohttp.ClientTimeout:
-    """Only connecting is timed here; the walk times the rest."""
-    return aiohttp.ClientTimeout(total=None, connect=connect)
-
-
-AT_ONCE = 1 << 20
-"""Bytes of a request body written in one go; more would hold up the event loop."""
-
-
-def _payload(body: bytes) -> bytes | io.BytesIO:
-    return body if len(body) <= AT_ONCE else io.BytesIO(body)
-
-
-# krouter asks for plain bytes, and adds nothing the caller did not send.
-_NOT_ADDED = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
-
-
 class HttpWire:
-    """One pool of connections for all providers.
+    """Connections to all providers, kept open between requests and shared by nobody else.
 
     `resolver` looks names up, by default the system's. Redirects are not followed, cookies not
-    kept, proxies and netrc of the environment not read.
+    kept, proxies and netrc of the environment not read, and nothing is added to what is sent but
+    `Host` and `Content-Length`.
     """
 
-    def __init__(self, resolver: AbstractResolver | None = None) -> None:
+    def __init__(self, resolver: Resolver = resolve) -> None:
         self._resolver = resolver
-        self._session: aiohttp.ClientSession | None = None
-        self._reading: dict[asyncio.Future[None], aiohttp.ClientResponse] = {}
-        """The last reply on each connection, by the future of the connection's end."""
+        self._pool: Pool | None = None
+
+    @property
+    def open(self) -> int:
+        """How many connections are open at present, busy and idle."""
+        return 0 if self._pool is None else self._pool.open
 
     async def send(self, request: Outgoing, connect: float) -> Incoming:
-        try:
-            response = await self._open().request(
-                request.method,
-                URL(request.url, encoded=True),
-                data=_payload(request.body) if request.method == "POST" else None,
-                headers=request.headers,
-                allow_redirects=False,
-                timeout=_timeout(connect),
-            )
-        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            raise WireError(_fault(error), _told(error)) from None
-        self._watch(response)
-        return HttpReply(response)
+        method, body = request.method, request.body
+        length = len(body) if method == "POST" else None
+        place, head = request_head(method, request.url, request.headers, length)
+        pool = self._here()
+        connection = pool.take(place)
+        if connection is not None:
+            try:
+                return plain(await connection.ask(head, body))
+            except WireError as error:
+                # The provider has closed it meanwhile. What it did with a POST nobody knows.
+                if method == "POST" or connection.heard or error.fault is not Fault.RESET:
+                    raise
+        connection = await pool.connect(place, connect)
+        return plain(await connection.ask(head, body))
 
-    def _watch(self, response: aiohttp.ClientResponse) -> None:
-        """Ends the body with its connection: where a body's framing turns to garbage, aiohttp
-        only hangs up, and would leave the reader waiting for ever."""
-        protocol = None if response.connection is None else response.connection.protocol
-        closed = None if protocol is None else protocol.closed
-        if closed is None:
-            return
-        if closed not in self._reading:
-            closed.add_done_callback(self._lost)
-        self._reading[closed] = response
-
-    def _lost(self, closed: asyncio.Future[None]) -> None:
-        content = self._reading.pop(closed).content
-        reason = closed.exception()  # retrieved here, else asyncio logs it
-        if not content.is_eof() and content.exception() is None:
-            content.set_exception(aiohttp.ClientPayloadError("not completed"), reason or OSError())
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=60, resolver=self._resolver),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                skip_auto_headers=_NOT_ADDED,
-                max_line_size=65536,
-                max_field_size=65536,
-            )
-        return self._session
+    def _here(self) -> Pool:
+        """The connections of the running loop; those of another one are of no use here."""
+        pool = self._pool
+        if pool is None or pool.loop is not asyncio.get_running_loop():
+            self._pool = pool = Pool(self._resolver)
+        return pool
 
     async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-
-_FAULTS: tuple[tuple[type[BaseException], Fault], ...] = (
-    (aiohttp.ServerTimeoutError, Fault.TIMEOUT),
-    (TimeoutError, Fault.TIMEOUT),
-    (aiohttp.ClientConnectorDNSError, Fault.DNS),
-    (aiohttp.ClientSSLError, Fault.TLS),
-    (ssl.SSLError, Fault.TLS),
-    (aiohttp.ClientConnectorError, Fault.REFUSED),
-    (aiohttp.ClientResponseError, Fault.GARBAGE),
-    (aiohttp.InvalidURL, Fault.REFUSED),
-    (OSError, Fault.RESET),
-    (aiohttp.ClientError, Fault.RESET),
-)
-
-
-def _fault(error: BaseException) -> Fault:
-    return next((fault for kind, fault in _FAULTS if isinstance(error, kind)), Fault.GARBAGE)
-
-
-def _told(error: BaseException) -> str:
-    """The kind of error only: its text may quote a header."""
-    reason = getattr(error, "os_error", None) or error
-    code = getattr(reason, "strerror", None)
-    return str(code) if code else type(reason).__name__
+        pool, self._pool = self._pool, None
+        if pool is not None and pool.loop is asyncio.get_running_loop():
+            await pool.close()

@@ -17,9 +17,9 @@ import httpx
 import pytest
 import uvicorn
 import uvloop
-from aiohttp.abc import AbstractResolver, ResolveResult
 
 from krouter.board import Board
+from krouter.http_dial import AddressInfo
 from krouter.paths import resolve_paths
 from krouter.pool import Pool
 from krouter.reporter import load_reporters
@@ -45,14 +45,9 @@ class Clock:
         self.now += seconds
 
 
-class Nowhere(AbstractResolver):
-    """Knows no name, and asks nobody."""
-
-    async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        raise OSError(f"no such host: {host}")
-
-    async def close(self) -> None:
-        pass
+async def nowhere(host: str, port: int) -> list[AddressInfo]:
+    """A resolver that knows no name, and asks nobody."""
+    raise OSError(f"no such host: {host}")
 
 
 class PromptServer(uvicorn.Server):

@@ -15,7 +15,7 @@ import pytest
 
 from krouter.dialects import get
 from krouter.wire import HttpWire
-from tests.harness import Krouter, Nowhere, params_of, provider_settings
+from tests.harness import Krouter, nowhere, params_of, provider_settings
 from tests.upstream import Upstream
 
 DAY = 86_400.0
@@ -417,7 +417,7 @@ def test_row_10_no_connection(
     settings, env = provider_settings(places.get(fault, plain_server), one="a b")
     more, env_two = provider_settings(upstream.url, two="x")
     combos = {"first": {"models": ["one/bad", "two/good"]}, "only": {"models": ["one/bad"]}}
-    edges = {"wire": HttpWire(Nowhere())} if fault == "dns" else {}
+    edges = {"wire": HttpWire(nowhere)} if fault == "dns" else {}
     home = Krouter(
         tmp_path, combos=combos, settings=settings + more, env=env | env_two, edges=edges
     )

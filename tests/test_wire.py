@@ -12,7 +12,7 @@ import pytest
 
 from krouter.errors import Fault
 from krouter.wire import AT_ONCE, HttpWire, Incoming, Outgoing, WireError
-from tests.harness import Nowhere
+from tests.harness import nowhere
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
 CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"
@@ -144,7 +144,7 @@ def test_refused() -> None:
 
 def test_a_name_that_is_not_known() -> None:
     async def test(_: HttpWire) -> None:
-        wire = HttpWire(Nowhere())
+        wire = HttpWire(nowhere)
         told = await fault(ask(wire, "http://nonexistent.invalid/v1"))
         assert told.fault is Fault.DNS
         await wire.close()
@@ -322,7 +322,7 @@ def test_what_arrived_before_a_break_can_still_be_read() -> None:
     async def test(wire: HttpWire) -> None:
         async with serving(Peer(CHUNKED)) as url:
             reply = await ask(wire, url)
-            while wire._reading:  # until the end of the connection has been noticed
+            while wire.open:  # until the end of the connection has been noticed
                 await asyncio.sleep(0)
             assert await reply.chunk() == b"hello"
             assert (await fault(reply.chunk())).fault is Fault.CUT
