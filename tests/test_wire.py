@@ -1,89 +1,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gzip
 import socket
-import struct
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any
 
 import pytest
 
 from krouter.errors import Fault
-from krouter.wire import AT_ONCE, HttpWire, Incoming, Outgoing, WireError
+from krouter.wire import AT_ONCE, HttpWire, Outgoing
 from tests.harness import nowhere
-
-HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
-CHUNKED = HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nhello\r\n"
-
-
-class Peer:
-    """Answers the first request on each connection with `pieces`, each once the test lets it."""
-
-    def __init__(self, *pieces: bytes, end: str = "close") -> None:
-        self.requests: list[bytes] = []
-        self.gone = asyncio.Event()
-        self.go = asyncio.Semaphore(1)
-        self._pieces = pieces
-        self._end = end
-
-    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            self.requests.append(head + await reader.readexactly(length_of(head)))
-            for piece in self._pieces:
-                await self.go.acquire()
-                writer.write(piece)
-                await writer.drain()
-            if self._end == "keep":
-                await reader.read()
-            elif self._end == "reset":
-                linger = struct.pack("ii", 1, 0)
-                writer.get_extra_info("socket").setsockopt(
-                    socket.SOL_SOCKET, socket.SO_LINGER, linger
-                )
-        except (OSError, asyncio.IncompleteReadError):
-            pass
-        finally:
-            self.gone.set()
-            writer.transport.abort() if self._end == "reset" else writer.close()
-
-
-def length_of(head: bytes) -> int:
-    lines = head.lower().split(b"\r\n")
-    return next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), 0)
-
-
-@contextlib.asynccontextmanager
-async def serving(peer: Peer) -> AsyncIterator[str]:
-    server = await asyncio.start_server(peer, "127.0.0.1", 0)
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-
-
-def run(test: Callable[[HttpWire], Coroutine[Any, Any, None]]) -> None:
-    async def whole() -> None:
-        wire = HttpWire()
-        try:
-            async with asyncio.timeout(30):
-                await test(wire)
-        finally:
-            await wire.close()
-            left = asyncio.all_tasks() - {asyncio.current_task()}
-            await asyncio.gather(*left, return_exceptions=True)
-
-    asyncio.run(whole(), debug=True)
-
-
-async def ask(wire: HttpWire, url: str, connect: float = 5, body: bytes = b"{}") -> Incoming:
-    return await wire.send(Outgoing(url, [("x-a", "1")], body), connect)
-
-
-async def fault(step: Coroutine[Any, Any, object]) -> WireError:
-    with pytest.raises(WireError) as caught:
-        await step
-    return caught.value
+from tests.peers import CHUNKED, HEAD, Peer, ask, fault, run, serving, until
 
 
 @pytest.mark.parametrize("end", ["close", "reset"])
@@ -297,8 +223,7 @@ def test_a_cancelled_request_hangs_up() -> None:
         peer = Peer(end="keep")
         async with serving(peer) as url:
             asking = asyncio.create_task(ask(wire, url))
-            while not peer.requests:
-                await asyncio.sleep(0)
+            await until(lambda: peer.requests)
             asking.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await asking
@@ -322,8 +247,7 @@ def test_what_arrived_before_a_break_can_still_be_read() -> None:
     async def test(wire: HttpWire) -> None:
         async with serving(Peer(CHUNKED)) as url:
             reply = await ask(wire, url)
-            while wire.open:  # until the end of the connection has been noticed
-                await asyncio.sleep(0)
+            await until(lambda: not wire.open)
             assert await reply.chunk() == b"hello"
             assert (await fault(reply.chunk())).fault is Fault.CUT
             reply.close()
