@@ -69,8 +69,7 @@ class Segment:
         os.close(self.fd)
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
+class Kept(Struct, frozen=True, eq=False):
     """A route on its way into the file. `encoded` is None where it is too large or cannot be,
     `segment` where only the memory holds it."""
 
@@ -97,9 +96,7 @@ class Journal:
                 route = decode(record, combos.get)
         except Exception:  # the thread of the ledger meets it again, and tells it
             return Kept(route, None)
-        raw = {digest: Raw(text) for digest, text in combos.items()}
-        line = msgspec.json.encode(_Line(VERSION, raw, Raw(record)))
-        segment = self._append(line + b"\n")
+        segment = self._append(_line(record, combos))
         return Kept(route, encoded if len(record) <= LARGE else None, segment)
 
     def _append(self, line: bytes) -> Segment | None:
@@ -207,6 +204,12 @@ def has_left_over(ledger: Path) -> bool:
         return any(True for _ in left_over(ledger))
     except OSError:
         return False
+
+
+def _line(record: bytes, combos: dict[str, bytes]) -> bytes:
+    """A `_Line`, put together of JSON that is made already."""
+    named = b",".join([b'"%b":%b' % (digest.encode(), text) for digest, text in combos.items()])
+    return b"[%d,{%b},%b]\n" % (VERSION, named, record)
 
 
 def _kept(line: bytes) -> Kept | None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Raw
 from pydantic import BaseModel, ValidationError
 
 from krouter.combos import Combo, Entry
-from krouter.plan import Plan, make_plan
+from krouter.plan import NOTHING_KNOWN, Plan, make_plan
 from krouter.ranking import Place, order
 from krouter.route import Route
 from krouter.settings import RoutingSettings
@@ -26,35 +27,73 @@ VERSION = 1
 Encoded = tuple[bytes, dict[str, bytes]]
 """The JSON of a route, and that of the combos in it by their digests."""
 
-MOST_TEXTS = 256
-_texts: dict[int, tuple[Combo, str, bytes]] = {}
-"""By the identity of a combo. Without a lock, which a forked process might find held for ever."""
+MOST_KNOWN = 256
 
 
 class RecordError(ValueError):
     """A record that cannot be read; the message says why."""
 
 
+Part = TypeVar("Part")
+Told = TypeVar("Told")
+
+
+class _Known(Generic[Part, Told]):
+    """What `make` makes of parts that never change, by their identity, since most requests share
+    them. Without a lock, which a forked process might find held for ever."""
+
+    def __init__(self, make: Callable[[Part], Told]) -> None:
+        self._make = make
+        self._known: dict[int, tuple[Part, Told]] = {}
+
+    def of(self, part: Part) -> Told:
+        known = self._known.get(id(part))
+        if known is not None and known[0] is part:
+            return known[1]
+        if len(self._known) >= MOST_KNOWN:
+            self._known.clear()
+        told = self._make(part)
+        self._known[id(part)] = part, told
+        return told
+
+
 def encode(route: Route) -> Encoded:
     """Raises TypeError and ValueError where a route cannot be kept."""
     if route.whole is not route:
         raise TypeError("a part of a route is no record")
-    combos: dict[str, bytes] = {}
+    combos = dict([_texts.of(each.combo) for each in route.snapshots])
+    return _encoder.encode(route), combos
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, Combo):
-            digest, text = _text(value)
-            combos[digest] = text
-            return digest
-        if isinstance(value, RoutingSettings):
-            return value.model_dump()
-        if isinstance(value, Entry):
-            return _plain_entry(value)
-        if isinstance(value, MappingProxyType):
-            return dict(value)
-        raise TypeError(f"{type(value).__name__} cannot be kept in a record")
 
-    return msgspec.json.encode(route, enc_hook=plain), combos
+def _plain(value: Any) -> Any:
+    """What msgspec does not know, as what it knows."""
+    if value is NOTHING_KNOWN:
+        return _NOTHING
+    if isinstance(value, Combo):
+        return _texts.of(value)[0]
+    if isinstance(value, RoutingSettings):
+        return _routings.of(value)
+    if isinstance(value, Entry):
+        return _plain_entry(value)
+    if isinstance(value, MappingProxyType):
+        return dict(value)
+    raise TypeError(f"{type(value).__name__} cannot be kept in a record")
+
+
+def _text(combo: Combo) -> tuple[str, bytes]:
+    """Its digest, and its JSON."""
+    text = msgspec.json.encode(_plain_combo(combo))
+    return blake2b(text, digest_size=12).hexdigest(), text
+
+
+def _routing(settings: RoutingSettings) -> Raw:
+    return Raw(msgspec.json.encode(settings.model_dump()))
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_plain)
+_texts = _Known(_text)
+_routings = _Known(_routing)
+_NOTHING = Raw(b"{}")
 
 
 def decode(raw: bytes, combo_text: Callable[[str], bytes | None]) -> Route:
@@ -80,18 +119,6 @@ def rebuild(route: Route) -> list[Plan]:
 def rebuild_rankings(route: Route) -> Mapping[str, list[Place]]:
     """The order of each entry's accounts, made anew."""
     return {entry: order(standing) for entry, standing in route.rankings.items()}
-
-
-def _text(combo: Combo) -> tuple[str, bytes]:
-    known = _texts.get(id(combo))
-    if known is not None and known[0] is combo:
-        return known[1:]
-    text = msgspec.json.encode(_plain_combo(combo))
-    digest = blake2b(text, digest_size=12).hexdigest()
-    if len(_texts) >= MOST_TEXTS:
-        _texts.clear()
-    _texts[id(combo)] = combo, digest, text
-    return digest, text
 
 
 _ORDERING = {"name", "strategy", "sticky_limit", "judge", "stream_guard", "on_too_large"} | {
