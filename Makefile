@@ -33,6 +33,7 @@ else
 	$(BIN)/python -m benchmarks.startup
 	$(BIN)/python -m benchmarks.litellm_lane
 	$(BIN)/python -m benchmarks.planning
+	$(BIN)/python -m benchmarks.ledger
 	$(BIN)/python -m benchmarks.fusion
 endif
 

@@ -31,8 +31,8 @@ BACKLOG = 10_000
 """How many routes wait at most."""
 BATCH = 1000
 """How many are written in one transaction at most."""
-GATHER_SECONDS = 0.01
-"""After a batch, for how long the next one gathers."""
+GATHER_SECONDS = 0.25
+"""After a batch, for how long the next one gathers; the journal has it meanwhile."""
 ADOPT_SECONDS = 60.0
 """How often what others have left is looked for at most."""
 IDLE_SECONDS = 600.0
@@ -61,8 +61,8 @@ class Ledger:
     when it is over, in the thread of the ledger; `now` gives epoch seconds.
 
     It may be used from any thread, and begins its own, a daemon, with the first route. A process
-    that is to lose nothing calls `close` before it ends. `connect` and `retry` stand for
-    `ledger_file.open_file` and `back_off`.
+    that is to lose nothing calls `close` before it ends. `connect`, `retry` and `gather` stand for
+    `ledger_file.open_file`, `back_off` and `GATHER_SECONDS`.
     """
 
     def __init__(
@@ -75,10 +75,12 @@ class Ledger:
         now: Callable[[], float] = time.time,
         connect: Connect | None = None,
         retry: Callable[[int], float] = back_off,
+        gather: float = GATHER_SECONDS,
     ) -> None:
         self.path = path
         self._limits = days, megabytes
-        self._warn, self._now, self._connect, self._retry = warn, now, connect, retry
+        self._warn, self._now, self._connect = warn, now, connect
+        self._retry, self._gather = retry, gather
         self._backlog: deque[Kept | threading.Event] = deque()
         self._under_way: list[Kept | threading.Event] = []
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -109,8 +111,9 @@ class Ledger:
         of the file."""
         if self._owner != getpid():
             self._start()
-        self._backlog.append(self._journal.keep(route))
-        if self._idle:
+        kept = self._journal.keep(route)
+        self._backlog.append(kept)
+        if self._idle or kept.encoded is None:  # a large one is not to wait in memory
             self._idle = False
             self._bell.put(None)
         if len(self._backlog) > BACKLOG:
@@ -231,9 +234,9 @@ class Ledger:
             return self._suffer(str(trouble), trouble.may_pass)
         except Exception as error:  # whatever it is, it must not end the thread
             return self._suffer(f"The ledger {self.path} is not written: {error!r}.", False)
-        if batch:
-            return GATHER_SECONDS
-        return 0.0 if more else None
+        if more or len(batch) == BATCH:
+            return 0.0
+        return self._gather if batch else None
 
     def _adopt(self, file: LedgerFile) -> None:
         now = time.monotonic()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -17,9 +17,11 @@ from krouter.ledger_schema import (
     MIGRATIONS,
     Foreign,
     NewerVersion,
+    check,
     check_ours,
     give_file_id,
     insert,
+    insert_new,
     migrate,
     rows_of,
     version_of,
@@ -32,7 +34,11 @@ TIDY_SECONDS = 600.0
 """How often old records are looked for."""
 STEP = 200
 """How many requests, and pages, go at once, so that writing goes on between."""
+AT_ONCE = 16
+"""How many requests are inserted by one statement at most."""
 WAL_BYTES = 4_000_000
+OF_A_VALUE = sqlite3.IntegrityError, sqlite3.InterfaceError, sqlite3.ProgrammingError
+"""What SQLite says of a value, and not of the file."""
 
 Connect = Callable[[Path], sqlite3.Connection]
 Inode = tuple[int, int]
@@ -71,7 +77,7 @@ class LedgerFile:
         self._tidied: float | None = None
         self._bounds = (0, 0)
 
-    def write(self, routes: Iterable[Kept]) -> list[str]:
+    def write(self, routes: Sequence[Kept]) -> list[str]:
         """All in one transaction; why those that could not be kept could not.
 
         Raises Trouble, and then none of them is written.
@@ -79,7 +85,10 @@ class LedgerFile:
         with self._guard():
             db = self._open()
             db.execute("BEGIN IMMEDIATE")
-            refused = [problem for route in routes if (problem := _write(db, route))]
+            new = [each for each in routes if not each.route.revision]
+            told_anew = [each for each in routes if each.route.revision]
+            left = told_anew if _write_new(db, new) else routes
+            refused = [problem for each in left if (problem := _write(db, each))]
             db.execute("COMMIT")
             return refused
 
@@ -174,10 +183,27 @@ class LedgerFile:
         return Trouble(f"{said}; it is kept as {aside}, and a new one is begun.", may_pass=True)
 
 
+def _write_new(db: sqlite3.Connection, routes: Sequence[Kept]) -> bool:
+    """Many with each statement; False, and none of them, where one cannot be written so: its id is
+    there already, or SQLite refuses what it holds."""
+    try:
+        for start in range(0, len(routes), AT_ONCE):
+            some = routes[start : start + AT_ONCE]
+            insert_new(db, [rows_of(each.route, each.encoded) for each in some])
+    except Exception as error:
+        if isinstance(error, sqlite3.Error) and not isinstance(error, OF_A_VALUE):
+            raise
+        db.execute("ROLLBACK")
+        db.execute("BEGIN IMMEDIATE")
+        return False
+    return True
+
+
 def _write(db: sqlite3.Connection, kept: Kept) -> str:
     """Why the route cannot be kept, whatever the state of the file; empty if it was."""
     try:
         rows = rows_of(kept.route, kept.encoded)
+        check(rows)
     except Exception as error:  # of whatever kind: it must not keep the others waiting
         return f"{type(error).__name__}: {error}"
     return "" if insert(db, rows) else f"another one has its id {kept.route.id} already"

@@ -10,15 +10,16 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from sqlite3 import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
 
 from krouter.records import VERSION, Encoded, encode
-from krouter.route import Attempt, Route, total_usage
+from krouter.route import Attempt, Route
 
 HOUR = 3600.0
 LARGEST = 2**63
@@ -40,7 +41,6 @@ MIGRATIONS: tuple[Migration, ...] = (
             wasted_output INTEGER NOT NULL, wasted_cost INTEGER NOT NULL)""",
         "CREATE INDEX requests_began ON requests (began)",
         "CREATE INDEX requests_combo ON requests (combo, began)",
-        "CREATE INDEX requests_outcome ON requests (outcome, began)",
         """CREATE TABLE attempts (
             request INTEGER NOT NULL, step INTEGER NOT NULL, began REAL NOT NULL,
             first_byte REAL, ended REAL, entry TEXT NOT NULL, provider TEXT NOT NULL,
@@ -122,25 +122,27 @@ def migrate(db: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
     db.execute("COMMIT")
 
 
-REQUEST = (
+REQUEST = tuple(
     "id began ended dialect asked combo stream outcome status reasons served provider model"
     " account attempts input output cached cache_write cost unpriced wasted wasted_input"
-    " wasted_output wasted_cost"
-).split()
-ATTEMPT = (
-    "step began first_byte ended entry provider model account lane outcome error_row status lock"
-    " input output cached cache_write cost seen dropped"
-).split()
+    " wasted_output wasted_cost".split()
+)
+ATTEMPT = tuple(
+    "request step began first_byte ended entry provider model account lane outcome error_row status"
+    " lock input output cached cache_write cost seen dropped".split()
+)
+RECORD = ("request", "form", "record")
 
 
-def _insert(table: str, columns: Sequence[str], verb: str = "INSERT") -> str:
-    places = ", ".join("?" * len(columns))
-    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES ({places})"
+@cache
+def _insert(table: str, columns: tuple[str, ...], verb: str = "INSERT", number: int = 1) -> str:
+    places = f"({', '.join('?' * len(columns))})"
+    return f"{verb} INTO {table} ({', '.join(columns)}) VALUES {', '.join([places] * number)}"
 
 
 INSERT_REQUEST = _insert("requests", REQUEST, "INSERT OR IGNORE")
-INSERT_ATTEMPT = _insert("attempts", ("request", *ATTEMPT), "INSERT OR IGNORE")
-INSERT_RECORD = _insert("records", ("request", "form", "record"))
+INSERT_ATTEMPT = _insert("attempts", ATTEMPT, "INSERT OR IGNORE")
+INSERT_RECORD = _insert("records", RECORD)
 INSERT_COMBO = (
     "INSERT INTO combos (digest, last, text) VALUES (?, ?, ?)"
     " ON CONFLICT (digest) DO UPDATE SET last = excluded.last WHERE excluded.last > last"
@@ -159,8 +161,7 @@ class _Told(Struct):
     revision: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(NamedTuple):
     """A route as its rows, the number of the request left out, which the ledger gives."""
 
     request: tuple[Any, ...]
@@ -175,13 +176,37 @@ def rows_of(route: Route, encoded: Encoded | None = None) -> Rows:
     where a route cannot be kept."""
     record, combos = encoded or encode(route)
     last = math.ceil(route.began / HOUR) * HOUR
+    attempts = route.attempts
     return Rows(
-        _checked(_request(route)),
-        [_checked(_attempt(number, each)) for number, each in enumerate(route.attempts, 1)],
+        _request(route, attempts),
+        [_attempt(number, each) for number, each in enumerate(attempts, 1)],
         route.revision,
         record,
         [(digest, last, text) for digest, text in combos.items()],
     )
+
+
+def insert_new(db: Connection, many: Sequence[Rows]) -> None:
+    """Requests that are not there yet, with few statements, since Python's lock is let go of and
+    waited for again at each. Raises what rows are refused with, some of them being inserted then,
+    and sqlite3.Error."""
+    last = _insert_all(db, "requests", REQUEST, [each.request for each in many])
+    numbered = list(enumerate(many, last - len(many) + 1))
+    records = [(number, VERSION, each.record) for number, each in numbered]
+    attempts = [(number, *row) for number, each in numbered for row in each.attempts]
+    _insert_all(db, "records", RECORD, records)
+    for start in range(0, len(attempts), len(many)):
+        _insert_all(db, "attempts", ATTEMPT, attempts[start : start + len(many)])
+    for combo in {combo[:2]: combo for each in many for combo in each.combos}.values():
+        db.execute(INSERT_COMBO, combo)
+
+
+def _insert_all(
+    db: Connection, table: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
+) -> int:
+    """The number of the last."""
+    sql = _insert(table, columns, number=len(rows))
+    return db.execute(sql, list(chain.from_iterable(rows))).lastrowid or 0
 
 
 def insert(db: Connection, rows: Rows) -> bool:
@@ -221,30 +246,41 @@ def _insert_rest(db: Connection, number: int | None, rows: Rows) -> None:
         db.execute(INSERT_COMBO, combo)
 
 
-def _checked(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What SQLite would refuse is refused before, so that it spoils no other's transaction."""
-    for value in values:
+def check(rows: Rows) -> None:
+    """What SQLite would refuse is refused before, so that it spoils no other's transaction. Raises
+    TypeError and OverflowError."""
+    for value in chain(rows.request, *rows.attempts):
         if isinstance(value, int):
             if not -LARGEST <= value < LARGEST:
                 raise OverflowError("a number has more than 64 bits")
         elif value is not None and not isinstance(value, str | float):
             raise TypeError(f"{type(value).__name__} where a text or number should be")
-    return values
 
 
-def _request(route: Route) -> tuple[Any, ...]:
-    attempts = route.attempts
+def _request(route: Route, attempts: Sequence[Attempt]) -> tuple[Any, ...]:
     served = next((each for each in reversed(attempts) if each.seen), None)
     wasted = [each for each in attempts if not each.seen]
-    usage, lost = total_usage(attempts), total_usage(wasted)
+    *lost, lost_cost = _sums(wasted)
     return (
         *(route.id, route.began, route.ended, route.dialect, route.asked, route.combo),
         *(route.stream, str(route.outcome), route.status, _reasons(route), route.served),
         *((served.provider, served.model, served.account) if served else ("", "", "")),
-        *(len(attempts), usage.input, usage.output, usage.cached, usage.cache_write),
-        *(_cost(attempts), len(route.unpriced)),
-        *(len(wasted), lost.input, lost.output, _cost(wasted)),
+        *(len(attempts), *_sums(attempts), sum([each.is_unpriced for each in attempts])),
+        *(len(wasted), *lost[:2], lost_cost),
     )
+
+
+def _sums(attempts: Sequence[Attempt]) -> tuple[int, int, int, int, int]:
+    """Tokens: input, output, read from a cache, written to one. And what they cost."""
+    input = output = cached = cache_write = cost = 0
+    for each in attempts:
+        cost += each.cost or 0
+        if (usage := each.usage) is not None:
+            input += usage.input
+            output += usage.output
+            cached += usage.cached
+            cache_write += usage.cache_write
+    return input, output, cached, cache_write, cost
 
 
 def _attempt(number: int, each: Attempt) -> tuple[Any, ...]:
@@ -257,12 +293,8 @@ def _attempt(number: int, each: Attempt) -> tuple[Any, ...]:
     )
 
 
-def _cost(attempts: Sequence[Attempt]) -> int:
-    return sum(each.cost or 0 for each in attempts)
-
-
 def _reasons(route: Route) -> str:
     """Every reason of its steps, what came of its voices, and its own outcome, between bars."""
-    steps = (step.outcome if isinstance(step, Attempt) else step.reason for step in route.steps)
-    voices = (voice.outcome for voice in route.voices)
-    return f"|{'|'.join(dict.fromkeys(map(str, (route.outcome, *steps, *voices))))}|"
+    steps = [step.outcome if isinstance(step, Attempt) else step.reason for step in route.steps]
+    voices = [voice.outcome for voice in route.voices]
+    return f"|{'|'.join(dict.fromkeys((route.outcome, *steps, *voices)))}|"

@@ -23,8 +23,9 @@ from hypothesis import strategies as st
 
 from krouter.combos import Combo
 from krouter.dialects.base import Usage
-from krouter.ledger import BACKLOG, Ledger, back_off
-from krouter.ledger_file import DAY, MEGABYTE, TIDY_SECONDS, open_file
+from krouter.ledger import BACKLOG, BATCH, Ledger, back_off
+from krouter.ledger_file import AT_ONCE, DAY, MEGABYTE, TIDY_SECONDS, open_file
+from krouter.ledger_journal import LARGE
 from krouter.ledger_reader import By, Filter, LedgerError, LedgerReader, UsageRow
 from krouter.ledger_schema import MIGRATIONS, NewerVersion, migrate, version_of
 from krouter.plan import Snapshot, Standing, make_plan
@@ -114,21 +115,84 @@ def test_it_is_closed_and_begins_anew(path: Path) -> None:
 
 
 def test_each_is_written_without_being_asked_for(path: Path) -> None:
-    commits: SimpleQueue[str] = SimpleQueue()
-
-    def connect(path: Path) -> sqlite3.Connection:
-        db = open_file(path)
-        db.set_trace_callback(lambda sql: commits.put(sql) if sql == "COMMIT" else None)
-        return db
-
-    with bench(path, connect=connect) as it:
+    commits = Commits()
+    with bench(path, connect=commits.connect) as it:
         it.keep(made("0"))
-        while not commits.empty():
-            commits.get()
+        commits.next()
         for number in range(1, 6):
             it.ledger.put(made(str(number)))
-            commits.get(timeout=WAIT)
-            assert commits.empty()
+            commits.next()
+            assert commits.told.empty()
+
+
+class Commits:
+    """A connection that tells of every transaction that writes requests."""
+
+    def __init__(self) -> None:
+        self.told: SimpleQueue[int] = SimpleQueue()
+        self._inserts = 0
+
+    def connect(self, path: Path) -> sqlite3.Connection:
+        db = open_file(path)
+        db.set_trace_callback(self._trace)
+        return db
+
+    def _trace(self, sql: str) -> None:
+        self._inserts += sql.startswith("INSERT INTO requests")
+        if sql == "COMMIT" and self._inserts:
+            self.told.put(self._inserts)
+            self._inserts = 0
+
+    def next(self) -> int:
+        """How many statements inserted the requests of the next one."""
+        return self.told.get(timeout=WAIT)
+
+
+def test_many_are_written_in_one_transaction_with_few_statements(path: Path) -> None:
+    commits = Commits()
+    with bench(path, connect=commits.connect, gather=WAIT) as it:
+        it.keep(made("first"))
+        it.keep(*numbered(range(100)))
+        assert (commits.next(), commits.next()) == (1, -(-100 // AT_ONCE))
+        assert commits.told.empty()
+        assert ids(it.reader.requests(limit=200)) == ["first", *ids(numbered(range(100)))]
+        assert it.reader.route(f"{42:016}").id == f"{42:016}"
+        assert it.reader.total().attempts == 100
+
+
+def test_those_that_wait_in_memory_alone_are_not_gathered(path: Path) -> None:
+    commits = Commits()
+    with bench(path, connect=commits.connect, gather=WAIT) as it:
+        it.keep(made("first"))
+        it.ledger.put(made("small"))
+        it.ledger.put(made("large", request="x" * LARGE))
+        assert (commits.next(), commits.next()) == (1, 1)
+        assert ids(it.reader.requests()) == ["first", "small", "large"]
+
+
+def test_more_than_a_batch_is_written_without_a_pause(path: Path) -> None:
+    with bench(path, gather=WAIT, retry=lambda _: 2 * WAIT) as it:
+        it.keep(made("first"))
+        with closing(sqlite3.connect(path, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            for route in numbered(range(2 * BATCH + 1)):
+                it.ledger.put(route)
+        assert it.ledger.flush(WAIT)
+        assert it.reader.total().requests == 2 * BATCH + 2
+
+
+@pytest.mark.parametrize("odd", [{"id": "first"}, {"cost": 2**63}, {"asked": "\ud800"}])
+def test_an_odd_one_keeps_no_other_from_being_written(path: Path, odd: dict[str, Any]) -> None:
+    cost = odd.pop("cost", 0)
+    strange = made(odd.pop("id", "odd"), an_attempt(cost=cost), began=1.0, **odd)
+    with bench(path, gather=WAIT, now=lambda: 0.0) as it:
+        it.keep(made("first", an_attempt(seen=True), began=0.0))
+        it.keep(*numbered(range(30)), strange, *numbered(range(30, 60)))
+        found = ids(it.reader.requests(limit=99))
+        assert found == ["first", *ids(numbered(range(60)))]
+        assert it.reader.total().attempts == 61
+        assert it.ledger.state.lost == 1
+        assert it.next_line().startswith("A request cannot be kept in the ledger: ")
 
 
 def test_only_its_owner_may_read_it(path: Path) -> None:
