@@ -318,21 +318,19 @@ class Metrics:
             if not (route.lingers and _is_under_way(step)):
                 self._book_step(combo, step)
         if route.served:
-            own = sum(not route.is_of_panel(each) for each in route.attempts)
-            self._fallback_attempts.values[(combo,)] += max(own - 1, 0)
+            self._fallback_attempts.values[(combo,)] += max(_own_attempts(route) - 1, 0)
             self._fallback_requests.values[(combo,)] += fell_back(route)
-        self._book_voices(route)
+        self._book_voices(combo, route)
 
     def amend(self, route: Route, news: Sequence[Attempt | Skipped]) -> None:
         """The late calls of a request that is over have ended; `news` are their steps."""
         combo = self._combos.label(route.combo)
         for step in news:
             self._book_step(combo, step)
-        self._book_voices(route)
+        self._book_voices(combo, route)
 
-    def _book_voices(self, route: Route) -> None:
+    def _book_voices(self, combo: str, route: Route) -> None:
         """Once, when all of them have ended: a late one may ask others."""
-        combo = self._combos.label(route.combo)
         for voice in () if route.lingers else route.voices:
             self._voices.values[combo, voice.role, voice.outcome] += 1
 
@@ -397,9 +395,15 @@ def _scope(key: Labels) -> str:
     return " and ".join(held)
 
 
+def _own_attempts(route: Route) -> int:
+    """How many attempts are not those of a panel."""
+    attempts = route.attempts
+    return sum(not route.is_of_panel(each) for each in attempts) if route.voices else len(attempts)
+
+
 def fell_back(route: Route) -> bool:
     """Whether another than the first entry served it. A fusion is one entry, whoever answers."""
-    final = route.final
+    final = route.final if route.voices else None
     fusions = route.fusions(final.places) if final and final.voice else []
     return any(at != 1 for at in fusions[0]) if fusions else route.served != first_entry(route)
 
