@@ -6,7 +6,7 @@ Source: the WHATWG HTML standard, section 9.2 (event stream interpretation).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -41,7 +41,11 @@ class Splitter:
         self._limit = limit
 
     def feed(self, chunk: bytes) -> list[Event]:
-        """The events that `chunk` completes.
+        """The events that `chunk` completes. Raises SSEError when one grows beyond the limit."""
+        return list(self.events(self.cut(chunk)))
+
+    def cut(self, chunk: bytes) -> bytes:
+        """The bytes of the events that `chunk` completes, for `events`; what follows them is kept.
 
         Raises SSEError when one event grows beyond the limit.
         """
@@ -50,17 +54,24 @@ class Splitter:
             self._parts.append(chunk)
             if b"\n\n" not in edge and b"\r" not in edge:
                 self._grow(len(chunk))
-                return []
+                return b""
             chunk = b"".join(self._parts)
-        blocks, line_end = _cut(chunk)
-        rest = blocks.pop()
-        self._parts = [rest] if rest else []
+        end = _end_of_events(chunk)
         self._size = 0
-        self._grow(len(rest))
-        if not self._begun:
-            return self._first(blocks, line_end * 2)
-        parse = _PARSERS[line_end]
-        return [parse(block) for block in blocks]
+        if end == len(chunk):
+            self._parts = []
+            return chunk
+        self._parts = [chunk[end:]]
+        self._grow(len(chunk) - end)
+        return chunk[:end]
+
+    def events(self, whole: bytes) -> Iterator[Event]:
+        """The events of which `cut` gave the bytes."""
+        blocks, line_end = _blocks(whole)
+        if blocks and not self._begun:
+            self._begun = True
+            yield _parse_first(blocks.pop(0) + line_end * 2)
+        yield from map(_PARSERS[line_end], blocks)
 
     def flush(self) -> list[Event]:
         """The last event, if the stream ended without a blank line after it."""
@@ -72,43 +83,53 @@ class Splitter:
         ended = rest
         if not rest.endswith((b"\r\r", b"\n\r")):  # a blank line already, once no LF follows
             ended += b"\n" if rest.endswith(b"\n") else b"\n\n"
-        return [_parse_any(ended)] if self._begun else self._first([ended], b"")
+        return [_parse_any(ended) if self._begun else _parse_first(ended)]
 
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > self._limit:
             raise SSEError(f"an event is longer than {self._limit} bytes")
 
-    def _first(self, blocks: list[bytes], blank_line: bytes) -> list[Event]:
-        """A byte order mark counts only at the very start."""
-        if not blocks:
-            return []
-        self._begun = True
-        head, *others = [block + blank_line for block in blocks]
-        first = _parse_lines(head, _LINE_END.split(head.removeprefix(_BOM)))
-        return [first, *map(_parse_any, others)]
 
-
-def _cut(data: bytes) -> tuple[list[bytes], bytes]:
-    """Blocks without their blank line and how lines end in them; or with it, where that varies."""
+def _line_end(data: bytes) -> bytes:
+    """How all lines end; empty where that varies, or where it is a lone CR."""
     returns = data.count(b"\r")
     if not returns:
-        return data.split(b"\n\n"), b"\n"
-    if returns == data.count(b"\n") == data.count(b"\r\n"):
-        return data.split(b"\r\n\r\n"), b"\r\n"
-    return _split_any(data), b""
+        return b"\n"
+    return b"\r\n" if returns == data.count(b"\n") == data.count(b"\r\n") else b""
 
 
-def _split_any(data: bytes) -> list[bytes]:
-    """Like split on a blank line of any spelling, but each block keeps its own blank line."""
+def _end_of_events(data: bytes) -> int:
+    """Where the last whole event ends. Line ends make blank lines in pairs, from the left."""
+    line_end = _line_end(data)
+    if not line_end:
+        return sum(map(len, _split_any(data)))
+    end = data.rfind(line_end * 2) + 2 * len(line_end)
+    if end < 2 * len(line_end):
+        return 0
+    if data.endswith(line_end * 3, 0, end):
+        run = end - len(data[:end].rstrip(line_end))
+        end -= run % (2 * len(line_end))
+    return end
+
+
+def _blocks(whole: bytes) -> tuple[list[bytes], bytes]:
+    """Blocks without their blank line and how lines end in them; or with it, where that varies."""
+    line_end = _line_end(whole)
+    if not line_end:
+        return _split_any(whole, whole=True), b""
+    return whole.split(line_end * 2)[:-1], line_end
+
+
+def _split_any(data: bytes, whole: bool = False) -> list[bytes]:
+    """Blocks of whole events, each with its blank line, of whatever spelling."""
     blocks, start = [], 0
     for match in _BLANK_LINE.finditer(data):
         # A lone CR at the very end may be half of a CRLF.
-        if match.end() == len(data) and data.endswith(b"\r"):
+        if match.end() == len(data) and data.endswith(b"\r") and not whole:
             break
         blocks.append(data[start : match.end()])
         start = match.end()
-    blocks.append(data[start:])
     return blocks
 
 
@@ -126,6 +147,11 @@ def _parser(line_end: bytes) -> Callable[[bytes], Event]:
         return _parse_lines(block + blank_line, block.split(line_end))
 
     return parse
+
+
+def _parse_first(block: bytes) -> Event:
+    """A byte order mark counts only at the very start."""
+    return _parse_lines(block, _LINE_END.split(block.removeprefix(_BOM)))
 
 
 def _parse_any(block: bytes) -> Event:
@@ -160,6 +186,37 @@ def _is_whole(data: bytes | None) -> bool:
     except (msgspec.MsgspecError, RecursionError):
         return False
     return True
+
+
+_PLAIN_DATA = re.compile(rb"(?:data: .*+\n\n)*+")
+_PLAIN_DATA_CRLF = re.compile(rb"(?:data: .*+(?<=\r)\n\r\n)*+")
+
+
+def plain_data(events: bytes) -> tuple[list[bytes], int]:
+    """The data of the first of some whole events, as far as each is one line of it, `data: `, and
+    nothing else; and how many bytes each has more than its data."""
+    crlf = b"\r" in events
+    end = (_PLAIN_DATA_CRLF if crlf else _PLAIN_DATA).match(events).end()  # type: ignore[union-attr]
+    if not end:
+        return [], 0
+    blank_line = b"\r\n\r\n" if crlf else b"\n\n"
+    data = events[6 : end - len(blank_line)].split(blank_line + b"data: ")
+    if crlf and events.count(b"\r", 0, end) != 2 * len(data):
+        return [], 0
+    return data, 6 + len(blank_line)
+
+
+def named_events(names: Iterable[bytes]) -> Callable[[bytes], int]:
+    """Tells how many bytes the first of some whole events have, as far as each is a line of its
+    name, one of `names`, and one of data, ended by LF."""
+    known = b"|".join(map(re.escape, names))
+    match = re.compile(rb"(?:event: (?:%b)\ndata: .*+\n\n)*+" % known).match
+    return lambda events: 0 if b"\r" in events else match(events).end()  # type: ignore[union-attr]
+
+
+def last_data(events: bytes) -> bytes:
+    """The data of the last of such events."""
+    return events[events.rindex(b"\ndata: ") + 7 : -2]
 
 
 def encode(data: bytes, name: str = "") -> bytes:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
-from functools import partial
+from collections.abc import Callable, Iterable
 from itertools import dropwhile
 from typing import Any
 
@@ -29,12 +28,12 @@ MOST_HELD = 64 << 20
 """Bytes of a stream held back; what grows beyond goes on as it comes."""
 
 
-class Silence(Exception):
-    """Nothing has come from the provider for longer than allowed."""
-
-
 class Watchdog:
-    """Limits single waits of one task, with a timer that is not re-armed for every chunk."""
+    """Limits single waits of one task, with a timer that is not re-armed for every chunk.
+
+    `begin` before a wait and `end` after it. One that takes too long is cancelled: whoever waited
+    asks `bit` whether that is why.
+    """
 
     __slots__ = ("_fired", "_loop", "_seconds", "_since", "_task", "_timer")
 
@@ -46,22 +45,20 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
         self._fired = False
 
-    async def wait(self, step: Callable[[], Awaitable[bytes]]) -> bytes:
-        """What `step()` gives; Silence when it takes too long."""
+    def begin(self) -> None:
         if self._seconds is None:
-            return await step()
-        self._task = asyncio.current_task()
+            return
+        self._task = asyncio.current_task(self._loop)
         self._since = self._loop.time()
         if self._timer is None:
             self._arm(self._since + self._seconds)
-        try:
-            return await step()
-        except asyncio.CancelledError:
-            if self._fired and self._task is not None and self._task.uncancel() == 0:
-                raise Silence from None
-            raise
-        finally:
-            self._since = None
+
+    def end(self) -> None:
+        self._since = None
+
+    def bit(self) -> bool:
+        """Whether a cancellation was this watchdog's, which ends here."""
+        return self._fired and self._task is not None and self._task.uncancel() == 0
 
     def stop(self) -> None:
         if self._timer is not None:
@@ -105,7 +102,6 @@ class Relay:
         self._secrets = [secret for secret in secrets if secret]
         self._splitter = Splitter()
         self._watchdog = Watchdog(stall)
-        self._watched = partial(self._watchdog.wait, reply.chunk)
         self._ready: list[bytes] = []
         self._until: Callable[[Tracker], bool] = _never
         self._idle = 0
@@ -117,10 +113,10 @@ class Relay:
         """Reads until an event satisfies `until`, or until there is no hope of one; see `primed`
         and `fault`. Silence before the first byte is for the caller of this to limit."""
         self._until = until
-        if not self.over and await self._read(self._reply.chunk):
+        if not self.over and await self._read(watched=False):
             first_byte()
         while not (self.over or self.primed or self._is_garbage):
-            await self._read(self._watched)
+            await self._read()
 
     async def hold(self, most: int = MOST_HELD) -> bool:
         """Reads on until nothing more is to come; False for a stream of more than `most` bytes,
@@ -131,7 +127,7 @@ class Relay:
             counted = len(self._ready)
             if size > most:
                 return False
-            await self._read(self._watched)
+            await self._read()
         return True
 
     @property
@@ -156,41 +152,52 @@ class Relay:
     async def next(self) -> bytes:
         """The next whole events for the caller; empty when there are no more."""
         while not self._ready:
-            if self._finished:
-                return b""
             if self.over:
-                self._finished = True
-                return blotted(self.closing(), self._secrets)
-            await self._read(self._watched)
-        ready, self._ready = b"".join(self._ready), []
-        return ready
+                return self._last_piece()
+            await self._read()
+        ready, self._ready = self._ready, []
+        return ready[0] if len(ready) == 1 else b"".join(ready)
 
-    async def _read(self, chunk_of: Callable[[], Awaitable[bytes]]) -> bool:
+    def _last_piece(self) -> bytes:
+        if self._finished:
+            return b""
+        self._finished = True
+        return blotted(self.closing(), self._secrets)
+
+    async def _read(self, *, watched: bool = True) -> bool:
         """One chunk taken in; whether there was one."""
+        watchdog = self._watchdog
+        if watched:
+            watchdog.begin()
         try:
-            chunk = await self._chunk(chunk_of)
-            self._take(self._splitter.feed(chunk) if chunk else self._rest())
+            chunk = await (self._last_words() if self.tracker.error else self._reply.chunk())
+            if chunk:
+                self._take(self._splitter.cut(chunk))
+            else:
+                self._feed(self._rest())
         except WireError as error:
             return self._cut(error.fault, error.detail)
-        except Silence:
+        except asyncio.CancelledError:
+            if not watchdog.bit():
+                raise
             return self._cut(Fault.TIMEOUT, "the provider fell silent")
         except SSEError as error:
             return self._break(Fault.GARBAGE, str(error))
+        finally:
+            watchdog.end()
         self._ended = self._ended or not chunk
         return bool(chunk)
 
-    async def _chunk(self, chunk_of: Callable[[], Awaitable[bytes]]) -> bytes:
+    async def _last_words(self) -> bytes:
         """After an error event the end is near, or is taken to have come."""
-        if not self.tracker.error:
-            return await chunk_of()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(LAST_WORDS_SECONDS):
-                return await chunk_of()
+                return await self._reply.chunk()
         return b""
 
     def _cut(self, fault: Fault, detail: str) -> bool:
         """A break after the reply had said all does it no harm."""
-        self._take(self._splitter.feed(self._reply.ending()))
+        self._feed(self._splitter.feed(self._reply.ending()))
         return self._break(fault, detail)
 
     def _break(self, fault: Fault, detail: str) -> bool:
@@ -204,7 +211,32 @@ class Relay:
             self._tail = left[0].raw
         return whole_events(left)
 
-    def _take(self, events: list[Event]) -> None:
+    def _take(self, whole: bytes) -> None:
+        """Whole events: fed until there is content, then skimmed, so that most of a stream passes
+        in the pieces that it came in."""
+        rest = whole if self._is_flowing else self._begun_with(whole)
+        size = self.tracker.skim(rest) if rest else 0
+        if size:
+            self._ready.append(rest[:size])
+        if size < len(rest):
+            self._feed(self._splitter.events(rest[size:]))
+
+    def _begun_with(self, whole: bytes) -> bytes:
+        """Feeds events until the stream flows; those after them."""
+        size = 0
+        for event in self._splitter.events(whole):
+            self._feed((event,))
+            size += len(event.raw)
+            if self._is_flowing:
+                break
+        return whole[size:]
+
+    @property
+    def _is_flowing(self) -> bool:
+        tracker = self.tracker
+        return self.primed and tracker.has_content and not tracker.closed
+
+    def _feed(self, events: Iterable[Event]) -> None:
         tracker = self.tracker
         for event in events:
             if tracker.closed:

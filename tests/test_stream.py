@@ -11,7 +11,7 @@ from krouter.body import Body
 from krouter.dialects import get
 from krouter.dialects.base import Tracker
 from krouter.errors import Fault
-from krouter.stream import DRAIN_SECONDS, LAST_WORDS_SECONDS, MOST_IDLE, Relay, Silence, Watchdog
+from krouter.stream import DRAIN_SECONDS, LAST_WORDS_SECONDS, MOST_IDLE, Relay, Watchdog
 from krouter.wire import Headers, WireError
 
 T = TypeVar("T")
@@ -121,10 +121,25 @@ async def prime(
     return len(told)
 
 
+class Silence(Exception):
+    """A watchdog has ended a wait."""
+
+
+async def wait(watchdog: Watchdog, reply: Reply) -> bytes:
+    watchdog.begin()
+    try:
+        return await reply.chunk()
+    except asyncio.CancelledError:
+        if watchdog.bit():
+            raise Silence from None
+        raise
+    finally:
+        watchdog.end()
+
+
 async def wait_each(watchdog: Watchdog, *waits: float) -> None:
     for seconds in waits:
-        reply = Reply(seconds, b"x")
-        assert await watchdog.wait(reply.chunk) == b"x"
+        assert await wait(watchdog, Reply(seconds, b"x")) == b"x"
 
 
 def test_only_silence_within_a_wait_counts() -> None:
@@ -145,7 +160,7 @@ def test_silence_ends_a_wait_on_time(before: tuple[float, ...]) -> None:
         await wait_each(watchdog, *before)
         began = now()
         with pytest.raises(Silence):
-            await watchdog.wait(Reply(FOREVER).chunk)
+            await wait(watchdog, Reply(FOREVER))
         assert now() - began == pytest.approx(10, abs=1e-4)
         task = asyncio.current_task()
         assert task is not None
@@ -164,7 +179,7 @@ def test_a_watchdog_without_a_limit_lets_wait() -> None:
 def test_the_callers_cancellation_is_not_silence() -> None:
     async def test() -> None:
         reply = Reply(FOREVER)
-        waiting = asyncio.create_task(Watchdog(60).wait(reply.chunk))
+        waiting = asyncio.create_task(wait(Watchdog(60), reply))
         await asyncio.sleep(1)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -176,7 +191,7 @@ def test_the_callers_cancellation_is_not_silence() -> None:
 
 def test_the_callers_cancellation_wins_over_silence_at_the_same_moment() -> None:
     async def test() -> None:
-        waiting = asyncio.create_task(Watchdog(10).wait(Reply(FOREVER).chunk))
+        waiting = asyncio.create_task(wait(Watchdog(10), Reply(FOREVER)))
         await asyncio.sleep(0)
         asyncio.get_running_loop().call_at(now() + 10, waiting.cancel)
         with pytest.raises(asyncio.CancelledError):
@@ -189,10 +204,10 @@ def test_a_timeout_around_a_wait_is_not_silence() -> None:
     async def test() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(5):
-                await Watchdog(10).wait(Reply(FOREVER).chunk)
+                await wait(Watchdog(10), Reply(FOREVER))
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(10):
-                await Watchdog(10).wait(Reply(FOREVER).chunk)
+                await wait(Watchdog(10), Reply(FOREVER))
 
     run(test())
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -13,7 +13,7 @@ import msgspec
 
 from krouter.body import Body, BodyError
 from krouter.errortext import read_error, stands_for
-from krouter.sse import Event, with_data
+from krouter.sse import Event, plain_data, with_data
 
 
 class Kind(StrEnum):
@@ -99,6 +99,11 @@ class Tracker(Protocol):
     def feed(self, event: Event) -> bytes | None:
         """None to pass the event on as it is, else the bytes to send in its place."""
 
+    def skim(self, events: bytes) -> int:
+        """Takes in the first of some whole events, as far as it is plain that `feed` would let
+        them pass and learn next to nothing; how many bytes they have. To be asked once content has
+        come, which makes it most of a stream."""
+
 
 class Dialect(Protocol):
     """A wire format. One file defines one; `krouter.dialects.get` finds it by name."""
@@ -161,6 +166,19 @@ def read_loosely(raw: bytes, kind: type[_T]) -> _T | None:
         return msgspec.convert(json.loads(raw.decode("utf-8", "replace")), kind)
     except (ValueError, *UNREADABLE):
         return None
+
+
+def skimmed(events: bytes, decode: Callable[[bytes], _T]) -> tuple[list[_T], int]:
+    """What `decode` makes of the first of some whole events, until it refuses one; and how many
+    bytes they have."""
+    data, more = plain_data(events)
+    read: list[_T] = []
+    try:
+        for each in data:
+            read.append(decode(each))
+    except UNREADABLE:
+        data = data[: len(read)]
+    return read, sum(map(len, data)) + more * len(data)
 
 
 def without_halves(text: str) -> str:

@@ -6,7 +6,7 @@ Source: the OpenAI API reference, "Chat Completions" and "Streaming"; gateways' 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,6 +25,7 @@ from krouter.dialects.base import (
     has_text,
     read_loosely,
     rename,
+    skimmed,
     told_message,
 )
 from krouter.sse import Event, encode, with_data
@@ -82,6 +83,21 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
+class _PlainChoice(msgspec.Struct, gc=False):
+    index: Any = 0
+    finish_reason: Literal[""] | None = None
+    usage: None = None
+
+
+class _PlainChunk(msgspec.Struct, gc=False):
+    """A `_Chunk` that tells nothing: any other is refused."""
+
+    choices: list[_PlainChoice] | None = None
+    usage: None = None
+    x_groq: None = None
+    error: None = None
+
+
 class _FirstChoice(_Choice):
     delta: dict[str, Any] | None = None
     message: dict[str, Any] | None = None
@@ -120,6 +136,7 @@ class _Reply(msgspec.Struct):
 
 
 _chunk = msgspec.json.Decoder(_Chunk).decode
+_plain_chunk = msgspec.json.Decoder(_PlainChunk).decode
 _first_chunk = msgspec.json.Decoder(_FirstChunk).decode
 _reply = msgspec.json.Decoder(_Reply).decode
 
@@ -170,6 +187,11 @@ class ChatTracker:
         if isinstance(chunk, _FirstChunk):
             self.has_content = _has_content(chunk)
         return self._note(chunk, event)
+
+    def skim(self, events: bytes) -> int:
+        if self._wanted > 1 or self._rename is not None:
+            return 0
+        return skimmed(events, _plain_chunk)[1]
 
     def _loosely(self, data: bytes) -> _Chunk | _FirstChunk | None:
         return read_loosely(data, _Chunk) if self.has_content else read_loosely(data, _FirstChunk)

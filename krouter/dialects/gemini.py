@@ -7,7 +7,7 @@ design guide, "Errors". The path names the model and the method; a stream has no
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from krouter.dialects.base import (
     error_status,
     read_loosely,
     rename,
+    skimmed,
     told_message,
 )
 from krouter.dialects.thinking import signatures_of
@@ -75,6 +76,11 @@ class _Candidate(msgspec.Struct, rename="camel"):
     finish_reason: Any = None
 
 
+class _PlainCandidate(msgspec.Struct, rename="camel"):
+    index: Any = 0
+    finish_reason: Literal[""] | None = None
+
+
 class _FullCandidate(_Candidate, rename="camel"):
     content: _Content | None = None
 
@@ -90,6 +96,15 @@ class _Chunk(msgspec.Struct, rename="camel"):
     error: Any = None
 
 
+class _PlainChunk(msgspec.Struct, rename="camel"):
+    """A `_Chunk` that tells no more than counts: any other is refused."""
+
+    candidates: list[_PlainCandidate] | None = None
+    prompt_feedback: None = None
+    usage_metadata: Any = None
+    error: None = None
+
+
 class _FullChunk(msgspec.Struct, rename="camel"):
     """A whole reply, or a chunk of which it matters what it says."""
 
@@ -101,6 +116,7 @@ class _FullChunk(msgspec.Struct, rename="camel"):
 
 
 _chunk = msgspec.json.Decoder(_Chunk).decode
+_plain_chunk = msgspec.json.Decoder(_PlainChunk).decode
 _full_chunk = msgspec.json.Decoder(_FullChunk).decode
 
 _SAYS = (
@@ -150,6 +166,14 @@ class GeminiTracker:
         elif _is_plain(event.raw):
             return None
         return with_data(event, raw) if _is_plain(event.raw) else encode(raw)
+
+    def skim(self, events: bytes) -> int:
+        if self._rename is not None or b"thoughtSignature" in events:
+            return 0
+        chunks, size = skimmed(events, _plain_chunk)
+        counts = (chunk.usage_metadata for chunk in reversed(chunks))
+        self.usage = next(filter(None, map(read_usage, counts)), self.usage)
+        return size
 
     def _read(self, raw: bytes) -> _Chunk | _FullChunk | None:
         """What is said is looked into until something has been, and for signatures."""

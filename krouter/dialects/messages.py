@@ -29,7 +29,7 @@ from krouter.dialects.base import (
     told_message,
 )
 from krouter.dialects.thinking import signatures_of
-from krouter.sse import Event, encode
+from krouter.sse import Event, encode, named_events
 
 _FINISHED = frozenset(["end_turn", "tool_use", "stop_sequence", "pause_turn", "refusal"])
 
@@ -87,6 +87,7 @@ _reply = msgspec.json.Decoder(_Reply).decode
 
 # Events whose data need not be read once content has begun.
 _PLAIN = frozenset((b"content_block_delta", b"content_block_start", b"content_block_stop"))
+_plain_events = named_events((*_PLAIN, b"ping"))
 
 
 class MessagesTracker:
@@ -128,9 +129,12 @@ class MessagesTracker:
         self.started = True
         return self._note(kind, data, event)
 
+    def skim(self, events: bytes) -> int:
+        return 0 if _is_signed(events) else _plain_events(events)
+
     def _sign(self, raw: bytes) -> None:
         """Thinking is signed in a delta, or whole in the start of its block."""
-        if b'"signature"' not in raw and b'"redacted_thinking"' not in raw:
+        if not _is_signed(raw):
             return
         event = read_loosely(raw, dict) or {}
         delta, block = event.get("delta"), event.get("content_block")
@@ -181,6 +185,10 @@ class MessagesTracker:
         if isinstance(usage, dict):
             self._counts.update({key: value for key, value in usage.items() if value is not None})
             self.usage = read_usage(self._counts)
+
+
+def _is_signed(raw: bytes) -> bool:
+    return b'"signature"' in raw or b'"redacted_thinking"' in raw
 
 
 def _has_content(data: _Data) -> bool:

@@ -21,7 +21,7 @@ from krouter.dialects.base import (
     told_message,
 )
 from krouter.dialects.thinking import signatures_of
-from krouter.sse import Event, encode
+from krouter.sse import Event, encode, last_data, named_events
 
 # Events whose data need not be read once content has begun.
 _PLAIN = frozenset(
@@ -46,6 +46,8 @@ _PLAIN = frozenset(
         "custom_tool_call_input.done",
     )
 )
+
+_plain_events = named_events(_PLAIN)
 
 
 class _Response(msgspec.Struct):
@@ -121,6 +123,12 @@ class ResponsesTracker:
             return None
         self.started = True
         return self._note(kind, data, event)
+
+    def skim(self, events: bytes) -> int:
+        size = 0 if self.error else _plain_events(events)
+        if size:
+            self._last = last_data(events[:size])
+        return size
 
     def _left_out(self) -> bytes:
         self.malformed += 1

@@ -51,6 +51,9 @@ class _Tracker(ChatTracker):
         changed = super().feed(turned)
         return turned.raw if changed is None else changed
 
+    def skim(self, events: bytes) -> int:
+        return 0 if self._streamed.may_tell(events) else super().skim(events)
+
 
 @dataclass(slots=True)
 class _Call:
@@ -70,9 +73,11 @@ class _Streamed:
 
     def told(self, data: bytes) -> bytes | None:
         """The chunk as the caller is to see it; None to leave it as it is."""
-        if self._open or _CALLS in data:
-            return _edited(data, self._chunk)
-        return None
+        return _edited(data, self._chunk) if self.may_tell(data) else None
+
+    def may_tell(self, data: bytes) -> bool:
+        """Whether a chunk in `data` may hold of the calls; without one it stays as it is."""
+        return bool(self._open) or _CALLS in data
 
     def _chunk(self, choices: list[dict[str, Any]]) -> bool:
         """Whether any of it is other than it was."""
