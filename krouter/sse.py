@@ -101,6 +101,8 @@ def _line_end(data: bytes) -> bytes:
 
 def _end_of_events(data: bytes) -> int:
     """Where the last whole event ends. Line ends make blank lines in pairs, from the left."""
+    if data.endswith(b"\n\n") and b"\r" not in data and not data.endswith(b"\n\n\n"):
+        return len(data)
     line_end = _line_end(data)
     if not line_end:
         return sum(map(len, _split_any(data)))

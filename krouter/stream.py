@@ -104,6 +104,7 @@ class Relay:
         self._watchdog = Watchdog(stall)
         self._ready: list[bytes] = []
         self._until: Callable[[Tracker], bool] = _never
+        self._flows = False
         self._idle = 0
         self._tail = b""
         self._ended = False
@@ -214,8 +215,8 @@ class Relay:
     def _take(self, whole: bytes) -> None:
         """Whole events: fed until there is content, then skimmed, so that most of a stream passes
         in the pieces that it came in."""
-        rest = whole if self._is_flowing else self._begun_with(whole)
-        size = self.tracker.skim(rest) if rest else 0
+        rest = whole if self._flows else self._begun_with(whole)
+        size = self.tracker.skim(rest) if self._flows else 0
         if size:
             self._ready.append(rest[:size])
         if size < len(rest):
@@ -227,14 +228,10 @@ class Relay:
         for event in self._splitter.events(whole):
             self._feed((event,))
             size += len(event.raw)
-            if self._is_flowing:
+            self._flows = self.primed and self.tracker.has_content
+            if self._flows:
                 break
         return whole[size:]
-
-    @property
-    def _is_flowing(self) -> bool:
-        tracker = self.tracker
-        return self.primed and tracker.has_content and not tracker.closed
 
     def _feed(self, events: Iterable[Event]) -> None:
         tracker = self.tracker

@@ -92,9 +92,11 @@ class Tracker(Protocol):
     error_status: int | None
     malformed: int
     """How many events were not the dialect's JSON; they are left out."""
-    usage: Usage | None
     signed: list[str]
     """The signatures of thinking that have come."""
+
+    @property
+    def usage(self) -> Usage | None: ...
 
     def feed(self, event: Event) -> bytes | None:
         """None to pass the event on as it is, else the bytes to send in its place."""
@@ -174,8 +176,7 @@ def skimmed(events: bytes, decode: Callable[[bytes], _T]) -> tuple[list[_T], int
     data, more = plain_data(events)
     read: list[_T] = []
     try:
-        for each in data:
-            read.append(decode(each))
+        read.extend(map(decode, data))
     except UNREADABLE:
         data = data[: len(read)]
     return read, sum(map(len, data)) + more * len(data)

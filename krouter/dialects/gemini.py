@@ -142,11 +142,16 @@ class GeminiTracker:
         self.error = b""
         self.error_status: int | None = None
         self.malformed = 0
-        self.usage: Usage | None = None
         self.signed: list[str] = []
+        self._counts: dict[str, Any] | None = None
         self._wanted = wanted
         self._finished: set[int] = set()
         self._rename = rename
+
+    @property
+    def usage(self) -> Usage | None:
+        """Read when it is asked for, since each chunk tells it anew."""
+        return read_usage(self._counts)
 
     def feed(self, event: Event) -> bytes | None:
         raw = event.data
@@ -171,8 +176,8 @@ class GeminiTracker:
         if self._rename is not None or b"thoughtSignature" in events:
             return 0
         chunks, size = skimmed(events, _plain_chunk)
-        counts = (chunk.usage_metadata for chunk in reversed(chunks))
-        self.usage = next(filter(None, map(read_usage, counts)), self.usage)
+        for chunk in chunks:
+            self._count(chunk.usage_metadata)
         return size
 
     def _read(self, raw: bytes) -> _Chunk | _FullChunk | None:
@@ -214,8 +219,11 @@ class GeminiTracker:
                 index = candidate.index
                 self._finished.add(index if isinstance(index, int) else 0)
         self.complete = len(self._finished) >= self._wanted or self.complete or _is_blocked(chunk)
-        if chunk.usage_metadata is not None:
-            self.usage = read_usage(chunk.usage_metadata) or self.usage
+        self._count(chunk.usage_metadata)
+
+    def _count(self, usage: Any) -> None:
+        if isinstance(usage, dict):
+            self._counts = usage
 
 
 def _is_plain(event: bytes) -> bool:

@@ -1,0 +1,346 @@
+"""Skimming a stream comes to the same as feeding each of its events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from krouter.body import Body
+from krouter.dialects import get
+from krouter.dialects.base import Dialect, Tracker, Usage
+from krouter.dialects.counted import Counted
+from krouter.dialects.text_calls import TextCalls
+from krouter.sse import Splitter
+from krouter.stream import Relay
+from krouter.wire import Canned
+
+BODIES = {
+    "chat": b'{"model":"m","messages":[]}',
+    "messages": b'{"model":"m","messages":[]}',
+    "responses": b'{"model":"m","input":"hi"}',
+    "gemini": b'{"contents":[]}',
+}
+
+TEXTS = st.one_of(
+    st.sampled_from(
+        [
+            "",
+            "hi",
+            "é😀",
+            "\n\n",
+            '"',
+            "\\",
+            "\ud83d",
+            "\x00",
+            '","finish_reason":"stop"',
+            'data: {"error":{}}',
+            "\n\ndata: [DONE]\n\n",
+            "event: error\ndata: {}\n\n",
+            '"signature"',
+            '"tool_calls"',
+            "thoughtSignature",
+        ]
+    ),
+    st.text(max_size=4),
+)
+ODD = st.one_of(
+    st.none(),
+    st.sampled_from(["", "stop", "error", 0, 1, True, [], {}, {"type": "x"}, 10**30]),
+    TEXTS,
+)
+
+Told = tuple[str, Any]
+"""The name of an event and its data."""
+
+
+def one_of(**told: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries({}, optional=told)
+
+
+def chat(text: Any, **choice: Any) -> Any:
+    choice = {"index": 0, "delta": {"content": text}, "finish_reason": None} | choice
+    return {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+COUNTS = one_of(
+    prompt_tokens=st.integers(0, 9),
+    completion_tokens=ODD,
+    input_tokens=st.integers(0, 9),
+    output_tokens=ODD,
+    promptTokenCount=st.integers(0, 9),
+    candidatesTokenCount=ODD,
+)
+CALLS = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}
+CHAT: st.SearchStrategy[Told] = st.one_of(
+    TEXTS.map(lambda text: ("", chat(text))),
+    TEXTS.map(lambda text: ("", chat(text))),
+    st.tuples(TEXTS, one_of(index=ODD, finish_reason=ODD, usage=COUNTS, delta=ODD)).map(
+        lambda told: ("", chat(told[0], **told[1]))
+    ),
+    one_of(choices=ODD, usage=COUNTS, x_groq=ODD, error=ODD).map(lambda more: ("", more)),
+    st.just(("", chat("", delta=CALLS))),
+    st.just(("", chat("", finish_reason="stop"))),
+    st.just(("error", {"message": "no"})),
+)
+
+
+def block(kind: str, **told: Any) -> Told:
+    return kind, {"type": kind, "index": 0, **told}
+
+
+def delta(told: dict[str, Any]) -> Told:
+    return block("content_block_delta", delta=told)
+
+
+MESSAGES: st.SearchStrategy[Told] = st.one_of(
+    TEXTS.map(lambda text: delta({"type": "text_delta", "text": text})),
+    TEXTS.map(lambda text: delta({"type": "text_delta", "text": text})),
+    TEXTS.map(lambda text: delta({"type": "signature_delta", "signature": text})),
+    TEXTS.map(lambda data: block("content_block_start", content_block={"type": "text"})),
+    COUNTS.map(lambda usage: ("message_start", {"type": "message_start", "message": usage})),
+    st.tuples(ODD, COUNTS).map(
+        lambda told: block("message_delta", delta={"stop_reason": told[0]}, usage=told[1])
+    ),
+    st.sampled_from([block("content_block_stop"), ("ping", {}), ("error", {"error": {}})]),
+    st.just(block("message_stop")),
+)
+
+
+def response(kind: str, **told: Any) -> Told:
+    return f"response.{kind}", {"type": f"response.{kind}", **told}
+
+
+RESPONSES: st.SearchStrategy[Told] = st.one_of(
+    TEXTS.map(lambda text: response("output_text.delta", delta=text)),
+    st.tuples(TEXTS, st.integers(0, 99)).map(
+        lambda told: response("output_text.delta", delta=told[0], sequence_number=told[1])
+    ),
+    ODD.map(lambda item: response("output_item.done", item={"type": "reasoning", "x": item})),
+    TEXTS.map(
+        lambda text: response(
+            "output_item.done", item={"type": "reasoning", "encrypted_content": text}
+        )
+    ),
+    COUNTS.map(lambda usage: response("in_progress", response={"usage": usage})),
+    st.sampled_from([response("output_text.done"), ("error", {"type": "error"})]),
+    COUNTS.map(lambda usage: response("completed", response={"usage": usage})),
+)
+
+
+def gemini(text: Any, **more: Any) -> dict[str, Any]:
+    return {"candidates": [{"content": {"parts": [{"text": text, **more}]}, "index": 0}]}
+
+
+GEMINI: st.SearchStrategy[Told] = st.one_of(
+    st.tuples(TEXTS, COUNTS).map(lambda told: ("", gemini(told[0]) | {"usageMetadata": told[1]})),
+    st.tuples(TEXTS, ODD).map(lambda told: ("", gemini(told[0]) | {"usageMetadata": told[1]})),
+    TEXTS.map(lambda text: ("", gemini(text, thoughtSignature=text))),
+    one_of(candidates=ODD, promptFeedback=ODD, error=ODD).map(lambda more: ("", more)),
+    ODD.map(lambda reason: ("", {"candidates": [{"finishReason": reason}]})),
+)
+
+TOLD = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "gemini": GEMINI}
+
+ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", "\r\n", "\r"])
+
+
+@st.composite
+def rendered(draw: Any, told: Told, end: str) -> bytes:
+    """One event, mostly in the form that providers send, else in one that they may."""
+    name, data = told
+    if draw(st.integers(0, 5)):
+        head = f"event: {name}{end}" if name else ""
+        text = json.dumps(data, separators=(",", ":"))
+        return f"{head}data: {text}{end}{end}".encode()
+    if isinstance(data, dict) and draw(st.booleans()):
+        data = dict(draw(st.permutations(list(data.items()))))
+    text = json.dumps(data, indent=draw(st.sampled_from([None, 1])))
+    text = draw(st.sampled_from([text, text[:-1], text + " ", f"{text},{text}", "[DONE]", "", "7"]))
+    lines = [f"data:{draw(st.sampled_from(['', ' ', '  ']))}{line}" for line in text.split("\n")]
+    if name or draw(st.booleans()):
+        lines.insert(draw(st.integers(0, 1)), f"event: {name}")
+    if draw(st.booleans()):
+        lines.insert(0, draw(st.sampled_from([": alive", "id: 7", "", "data", "event"])))
+    return (end.join(lines) + end + draw(ENDS)).encode()
+
+
+@st.composite
+def streams(draw: Any, dialect: str) -> bytes:
+    end = draw(ENDS)
+    told = draw(st.lists(TOLD[dialect], max_size=12))
+    raw = draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf", b": hi\n\n"]))
+    raw += b"".join(draw(rendered(each, end)) for each in told)
+    if draw(st.booleans()):
+        at = draw(st.integers(0, len(raw)))
+        odd = draw(st.sampled_from([b"", b"\n", b"\r", b'"', b"\\", b"\x00", b"\xff", b",", b"}"]))
+        raw = raw[:at] + odd + raw[at + draw(st.integers(0, 2)) :]
+    return raw
+
+
+class Fed:
+    """A tracker that is fed each event."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tracker, name)
+
+    def skim(self, events: bytes) -> int:
+        return 0
+
+
+async def relayed(chunks: Iterable[bytes], tracker: Any) -> bytes:
+    relay = Relay(Canned(200, "text/event-stream", iter(chunks)), tracker, None, "sk-1")
+    await relay.prime(lambda: None, lambda tracker: tracker.started)
+    out = b""
+    while piece := await relay.next():
+        out += piece
+    return out
+
+
+def cut(raw: bytes, seed: int) -> list[bytes]:
+    chance = random.Random(seed)
+    longest = chance.choice([1, 30, 300, 10**6])
+    chunks = []
+    while raw:
+        size = chance.randint(1, longest)
+        chunks.append(raw[:size])
+        raw = raw[size:]
+    return chunks
+
+
+def state(tracker: Any) -> str:
+    """All that a tracker knows, but for what is made at random."""
+    inner = getattr(tracker, "inner", tracker)
+    return masked(repr((vars(tracker) | {"inner": None}, vars(inner), tracker.usage)))
+
+
+def masked(told: str) -> str:
+    return re.sub(r'resp_[0-9a-f]{48}|"created_at":\d+|0x[0-9a-f]+', "", told)
+
+
+def same(dialect: Dialect, body: bytes, rename: str | None, raw: bytes, seed: int) -> None:
+    whole, chunks = Body.parse(body), cut(raw, seed)
+    skimmed, fed = dialect.tracker(whole, rename), dialect.tracker(whole, rename)
+
+    async def both() -> tuple[bytes, bytes]:
+        return await relayed(chunks, skimmed), await relayed(chunks, Fed(fed))
+
+    passed, expected = asyncio.run(both())
+    assert masked(repr(passed)) == masked(repr(expected))
+    assert state(skimmed) == state(fed)
+
+
+SEEDS = st.integers(0, 2**32)
+RENAMES = st.sampled_from([None, None, "mine"])
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@given(st.data())
+def test_skimming_comes_to_the_same_as_feeding(dialect: str, data: st.DataObject) -> None:
+    raw, seed, rename = (data.draw(each) for each in (streams(dialect), SEEDS, RENAMES))
+    same(get(dialect), BODIES[dialect], rename, raw, seed)
+
+
+@settings(max_examples=40)
+@given(streams("chat"), SEEDS)
+def test_of_several_choices(raw: bytes, seed: int) -> None:
+    same(get("chat"), b'{"model":"m","messages":[],"n":2}', None, raw, seed)
+
+
+@settings(max_examples=40)
+@given(streams("chat"), SEEDS)
+def test_with_calls_as_text(raw: bytes, seed: int) -> None:
+    same(TextCalls(frozenset("f")), BODIES["chat"], None, raw, seed)
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+@settings(max_examples=40)
+@given(st.data())
+def test_and_counted(dialect: str, data: st.DataObject) -> None:
+    raw, seed = (data.draw(each) for each in (streams(dialect), SEEDS))
+    same(Counted(get(dialect)), BODIES[dialect], None, raw, seed)
+
+
+def event(told: Told, end: str = "\n") -> bytes:
+    head = f"event: {told[0]}{end}" if told[0] else ""
+    return f"{head}data: {json.dumps(told[1])}{end}{end}".encode()
+
+
+USUAL = {
+    "chat": [
+        ("", chat("hi")),
+        ("", chat('a "word"\n', logprobs=None) | {"usage": None}),
+        ("", chat("é", finish_reason="", delta={"reasoning_content": "hm"})),
+        ("", chat("", delta=CALLS)),
+        ("", {"choices": []}),
+    ],
+    "messages": [
+        delta({"type": "text_delta", "text": "hi"}),
+        delta({"type": "thinking_delta", "thinking": "hm"}),
+        block("content_block_stop"),
+        ("ping", {"type": "ping"}),
+        block("content_block_start", content_block={"type": "tool_use", "input": {}}),
+        delta({"type": "input_json_delta", "partial_json": '{"a"'}),
+    ],
+    "responses": [
+        response("output_text.delta", delta="hi", sequence_number=4),
+        response("reasoning_summary_text.delta", delta="hm"),
+        response("output_text.done", text="hi"),
+        response("function_call_arguments.delta", delta='{"a"'),
+    ],
+    "gemini": [
+        ("", gemini("hi")),
+        ("", gemini("hm", thought=True) | {"usageMetadata": {"candidatesTokenCount": 7}}),
+    ],
+}
+LAST = {
+    "chat": ("", chat("", finish_reason="stop")),
+    "messages": ("message_delta", {"type": "message_delta", "delta": {}}),
+    "responses": response("completed", response={}),
+    "gemini": ("", {"candidates": [{"finishReason": "STOP"}]}),
+}
+
+
+@pytest.mark.parametrize("dialect", BODIES)
+def test_what_providers_send_is_skimmed_up_to_the_end(dialect: str) -> None:
+    end = "\r\n" if dialect == "gemini" else "\n"
+    usual = b"".join(event(told, end) for told in USUAL[dialect])
+    tracker = get(dialect).tracker(Body.parse(BODIES[dialect]), None)
+    for each in Splitter().feed(event(USUAL[dialect][0], end)):
+        tracker.feed(each)
+    assert tracker.has_content
+    assert tracker.skim(usual) == len(usual)
+    assert tracker.skim(usual + event(LAST[dialect], end) + usual) == len(usual)
+    assert tracker.skim(event(LAST[dialect], end)) == 0
+    assert not tracker.complete
+
+
+def test_the_last_counts_of_what_is_skimmed_are_kept() -> None:
+    tracker = get("gemini").tracker(Body.parse(BODIES["gemini"]), None)
+    for count in (1, 2):
+        counts = {"usageMetadata": {"candidatesTokenCount": count}}
+        tracker.skim(event(("", gemini("hi") | counts)) + event(("", gemini("hi"))))
+        assert tracker.usage == Usage(0, count)
+
+
+def test_a_stream_passes_in_the_pieces_it_came_in() -> None:
+    words = [event(("", chat(text))) for text in ("a", "b", "c")]
+    chunks = [words[0] + words[1][:9], words[1][9:] + words[2] * 50, words[2]]
+
+    async def main() -> list[bytes]:
+        tracker = get("chat").tracker(Body.parse(BODIES["chat"]), None)
+        relay = Relay(Canned(200, "text/event-stream", iter(chunks)), tracker, None)
+        await relay.prime(lambda: None, lambda tracker: tracker.started)
+        return [await relay.next() for _ in chunks]
+
+    assert asyncio.run(main()) == [words[0], words[1] + words[2] * 50, words[2]]
