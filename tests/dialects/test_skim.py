@@ -70,22 +70,21 @@ def chat(text: Any, **choice: Any) -> Any:
     return {"id": "c", "object": "chat.completion.chunk", "choices": [choice]}
 
 
-COUNTS = one_of(
-    prompt_tokens=st.integers(0, 9),
-    completion_tokens=ODD,
-    input_tokens=st.integers(0, 9),
-    output_tokens=ODD,
-    promptTokenCount=st.integers(0, 9),
-    candidatesTokenCount=ODD,
-)
+def counts(*names: str) -> st.SearchStrategy[dict[str, Any]]:
+    return st.fixed_dictionaries(dict.fromkeys(names, st.one_of(st.integers(0, 9), ODD)))
+
+
+CHATS = counts("prompt_tokens", "completion_tokens")
 CALLS = {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]}
 CHAT: st.SearchStrategy[Told] = st.one_of(
     TEXTS.map(lambda text: ("", chat(text))),
     TEXTS.map(lambda text: ("", chat(text))),
-    st.tuples(TEXTS, one_of(index=ODD, finish_reason=ODD, usage=COUNTS, delta=ODD)).map(
-        lambda told: ("", chat(told[0], **told[1]))
+    one_of(index=ODD, finish_reason=ODD, usage=CHATS, delta=ODD).map(
+        lambda choice: ("", chat("x", **choice))
     ),
-    one_of(choices=ODD, usage=COUNTS, x_groq=ODD, error=ODD).map(lambda more: ("", more)),
+    CHATS.map(lambda usage: ("", chat("x") | {"usage": usage})),
+    CHATS.map(lambda usage: ("", chat("x") | {"x_groq": {"usage": usage}})),
+    one_of(choices=ODD, usage=ODD, x_groq=ODD, error=ODD).map(lambda more: ("", more)),
     st.just(("", chat("", delta=CALLS))),
     st.just(("", chat("", finish_reason="stop"))),
     st.just(("error", {"message": "no"})),
@@ -100,13 +99,14 @@ def delta(told: dict[str, Any]) -> Told:
     return block("content_block_delta", delta=told)
 
 
+TOKENS = counts("input_tokens", "output_tokens")
 MESSAGES: st.SearchStrategy[Told] = st.one_of(
     TEXTS.map(lambda text: delta({"type": "text_delta", "text": text})),
     TEXTS.map(lambda text: delta({"type": "text_delta", "text": text})),
     TEXTS.map(lambda text: delta({"type": "signature_delta", "signature": text})),
     TEXTS.map(lambda data: block("content_block_start", content_block={"type": "text"})),
-    COUNTS.map(lambda usage: ("message_start", {"type": "message_start", "message": usage})),
-    st.tuples(ODD, COUNTS).map(
+    TOKENS.map(lambda usage: ("message_start", {"type": "message_start", "message": usage})),
+    st.tuples(ODD, TOKENS).map(
         lambda told: block("message_delta", delta={"stop_reason": told[0]}, usage=told[1])
     ),
     st.sampled_from([block("content_block_stop"), ("ping", {}), ("error", {"error": {}})]),
@@ -129,9 +129,9 @@ RESPONSES: st.SearchStrategy[Told] = st.one_of(
             "output_item.done", item={"type": "reasoning", "encrypted_content": text}
         )
     ),
-    COUNTS.map(lambda usage: response("in_progress", response={"usage": usage})),
+    TOKENS.map(lambda usage: response("in_progress", response={"usage": usage})),
     st.sampled_from([response("output_text.done"), ("error", {"type": "error"})]),
-    COUNTS.map(lambda usage: response("completed", response={"usage": usage})),
+    TOKENS.map(lambda usage: response("completed", response={"usage": usage})),
 )
 
 
@@ -140,13 +140,20 @@ def gemini(text: Any, **more: Any) -> dict[str, Any]:
 
 
 GEMINI: st.SearchStrategy[Told] = st.one_of(
-    st.tuples(TEXTS, COUNTS).map(lambda told: ("", gemini(told[0]) | {"usageMetadata": told[1]})),
-    st.tuples(TEXTS, ODD).map(lambda told: ("", gemini(told[0]) | {"usageMetadata": told[1]})),
+    st.tuples(TEXTS, st.one_of(ODD, counts("promptTokenCount", "candidatesTokenCount"))).map(
+        lambda told: ("", gemini(told[0]) | {"usageMetadata": told[1]})
+    ),
     TEXTS.map(lambda text: ("", gemini(text, thoughtSignature=text))),
     one_of(candidates=ODD, promptFeedback=ODD, error=ODD).map(lambda more: ("", more)),
     ODD.map(lambda reason: ("", {"candidates": [{"finishReason": reason}]})),
 )
 
+SAID = {
+    "chat": ("", chat("hi")),
+    "messages": delta({"type": "text_delta", "text": "hi"}),
+    "responses": response("output_text.delta", delta="hi", sequence_number=4),
+    "gemini": ("", gemini("hi")),
+}
 TOLD = {"chat": CHAT, "messages": MESSAGES, "responses": RESPONSES, "gemini": GEMINI}
 
 ENDS = st.sampled_from(["\n", "\n", "\n", "\r\n", "\r\n", "\r"])
@@ -175,7 +182,8 @@ def rendered(draw: Any, told: Told, end: str) -> bytes:
 @st.composite
 def streams(draw: Any, dialect: str) -> bytes:
     end = draw(ENDS)
-    told = draw(st.lists(TOLD[dialect], max_size=12))
+    said = draw(st.lists(st.just(SAID[dialect]), max_size=2))
+    told = said + draw(st.lists(TOLD[dialect], max_size=10))
     raw = draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf", b": hi\n\n"]))
     raw += b"".join(draw(rendered(each, end)) for each in told)
     if draw(st.booleans()):
@@ -245,6 +253,7 @@ RENAMES = st.sampled_from([None, None, "mine"])
 
 
 @pytest.mark.parametrize("dialect", BODIES)
+@settings(max_examples=250)
 @given(st.data())
 def test_skimming_comes_to_the_same_as_feeding(dialect: str, data: st.DataObject) -> None:
     raw, seed, rename = (data.draw(each) for each in (streams(dialect), SEEDS, RENAMES))
@@ -278,14 +287,14 @@ def event(told: Told, end: str = "\n") -> bytes:
 
 USUAL = {
     "chat": [
-        ("", chat("hi")),
+        SAID["chat"],
         ("", chat('a "word"\n', logprobs=None) | {"usage": None}),
         ("", chat("é", finish_reason="", delta={"reasoning_content": "hm"})),
         ("", chat("", delta=CALLS)),
         ("", {"choices": []}),
     ],
     "messages": [
-        delta({"type": "text_delta", "text": "hi"}),
+        SAID["messages"],
         delta({"type": "thinking_delta", "thinking": "hm"}),
         block("content_block_stop"),
         ("ping", {"type": "ping"}),
@@ -293,13 +302,13 @@ USUAL = {
         delta({"type": "input_json_delta", "partial_json": '{"a"'}),
     ],
     "responses": [
-        response("output_text.delta", delta="hi", sequence_number=4),
+        SAID["responses"],
         response("reasoning_summary_text.delta", delta="hm"),
         response("output_text.done", text="hi"),
         response("function_call_arguments.delta", delta='{"a"'),
     ],
     "gemini": [
-        ("", gemini("hi")),
+        SAID["gemini"],
         ("", gemini("hm", thought=True) | {"usageMetadata": {"candidatesTokenCount": 7}}),
     ],
 }
@@ -316,7 +325,7 @@ def test_what_providers_send_is_skimmed_up_to_the_end(dialect: str) -> None:
     end = "\r\n" if dialect == "gemini" else "\n"
     usual = b"".join(event(told, end) for told in USUAL[dialect])
     tracker = get(dialect).tracker(Body.parse(BODIES[dialect]), None)
-    for each in Splitter().feed(event(USUAL[dialect][0], end)):
+    for each in Splitter().feed(event(SAID[dialect], end)):
         tracker.feed(each)
     assert tracker.has_content
     assert tracker.skim(usual) == len(usual)
@@ -328,8 +337,8 @@ def test_what_providers_send_is_skimmed_up_to_the_end(dialect: str) -> None:
 def test_the_last_counts_of_what_is_skimmed_are_kept() -> None:
     tracker = get("gemini").tracker(Body.parse(BODIES["gemini"]), None)
     for count in (1, 2):
-        counts = {"usageMetadata": {"candidatesTokenCount": count}}
-        tracker.skim(event(("", gemini("hi") | counts)) + event(("", gemini("hi"))))
+        counted = {"usageMetadata": {"candidatesTokenCount": count}}
+        tracker.skim(event(("", gemini("hi") | counted)) + event(SAID["gemini"]))
         assert tracker.usage == Usage(0, count)
 
 
