@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +11,9 @@ from typing import Any
 import msgspec
 
 _split = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_PIECE = 1 << 13
+"""Bytes that are looked at in one go for what is no UTF-8, so that their text stays in the cache
+and only a piece that holds more than ASCII costs more."""
 
 _KEY = re.compile(rb'\s*+([{,])\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+').match
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
@@ -30,21 +34,21 @@ class Body:
     as it came, number spellings, blanks and unknown fields included.
     """
 
-    __slots__ = ("fields", "raw")
+    __slots__ = ("fields", "known", "raw")
 
     def __init__(self, raw: bytes, fields: dict[str, msgspec.Raw]) -> None:
         self.raw = raw
         self.fields = fields
+        self.known: dict[str, Any] = {}
+        """What has been found out about it and is worth to keep, by who has found it out."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Body:
         """Raises BodyError when `raw` is not a JSON object in UTF-8."""
         try:
             if not raw.isascii():
-                raw.decode()
+                _check_text(raw)
             return cls(raw, _split(raw))
-        except UnicodeDecodeError as error:
-            raise BodyError(f"The body is not UTF-8: byte {error.start} is invalid.") from None
         except msgspec.ValidationError:
             raise BodyError("The body must be a JSON object.") from None
         except RecursionError:
@@ -70,10 +74,30 @@ class Body:
         added = {name: dump(value) for name, value in changes.items() if name not in dropped}
         if not added and dropped.isdisjoint(self.fields):
             return self.raw
+        if len(added) == 1 and not dropped:
+            [(name, text)] = added.items()
+            if place := self._place(name):
+                return b"".join((self.raw[: place.start], text, self.raw[place.stop :]))
         members = self._members()
         if members is None:
             return self._written_anew(added, dropped)
         return b"".join(self._pieces(members, added, dropped))
+
+    def _place(self, name: str) -> slice | None:
+        """Where the value of a field stands, if there is one and the object is as short as can be.
+
+        Each name needs its quotes, a colon and the brace or comma before it. An object that is no
+        longer than that for all its names has no blank between them and no name twice, so that
+        every place follows from the lengths.
+        """
+        at, place = 0, None
+        for key, value in self.fields.items():
+            at += len(key if key.isascii() else key.encode()) + 4
+            end = at + len(value)
+            if key == name:
+                place = slice(at, end)
+            at = end
+        return place if at + 1 == len(self.raw) else None
 
     def _pieces(
         self, members: list[_Member], added: dict[str, bytes], dropped: frozenset[str]
@@ -114,6 +138,17 @@ class Body:
     def _written_anew(self, added: Mapping[str, bytes], dropped: frozenset[str]) -> bytes:
         fields = {**self.fields, **{name: msgspec.Raw(value) for name, value in added.items()}}
         return msgspec.json.encode({k: v for k, v in fields.items() if k not in dropped})
+
+
+def _check_text(raw: bytes) -> None:
+    """Raises BodyError for what is not UTF-8."""
+    at, view = 0, memoryview(raw)
+    try:
+        while at < len(raw):
+            at += codecs.utf_8_decode(view[at : at + _PIECE], "strict", at + _PIECE >= len(raw))[1]
+    except UnicodeDecodeError as error:
+        where = at + error.start
+        raise BodyError(f"The body is not UTF-8: byte {where} is invalid.") from None
 
 
 def dump(value: Any) -> bytes:

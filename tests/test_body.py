@@ -48,6 +48,12 @@ VALUES = st.recursive(
 OBJECTS = st.tuples(BLANKS, objects(VALUES), BLANKS).map(lambda parts: "".join(parts).encode())
 
 
+COMPACT = st.lists(st.tuples(TEXTS, st.one_of(NUMBERS, TEXTS)), max_size=5).map(
+    lambda made: f"{{{','.join(f'{name}:{value}' for name, value in made)}}}".encode()
+)
+PRINTABLE = bytes(0x20 if n < 0x20 or n in b'"\\' else n for n in range(256))
+
+
 def values_of(raw: bytes) -> dict[str, bytes]:
     return {k: bytes(v) for k, v in msgspec.json.decode(raw, type=dict[str, msgspec.Raw]).items()}
 
@@ -64,6 +70,31 @@ def test_an_edit_changes_the_named_fields_and_no_other_byte_of_a_value(
     assert {k: v for k, v in edited.items() if k in changes} == {
         k: b"%d" % v for k, v in changes.items() if k not in drop
     }
+
+
+@given(st.one_of(OBJECTS, COMPACT))
+def test_an_edit_of_one_field_changes_its_value_alone(raw: bytes) -> None:
+    body = Body.parse(raw)
+    for name, value in body.fields.items():
+        edited = body.edited({name: [7]})
+        assert values_of(edited) == {**values_of(raw), name: b"[7]"}
+        if len(body.fields) == len(pairs(raw)):
+            assert Body.parse(edited).edited({name: value}) == raw
+
+
+@given(st.binary(max_size=9), st.integers(8180, 8200), st.integers(0, 9000))
+def test_bytes_that_are_no_utf8_are_found_wherever_they_stand(
+    strange: bytes, before: int, after: int
+) -> None:
+    text = b"".join((b"x" * before, strange, "é".encode() * after))
+    raw = b'{"a":"' + text.translate(PRINTABLE) + b'"}'
+    try:
+        raw.decode()
+    except UnicodeDecodeError as error:
+        with pytest.raises(BodyError, match=f"byte {error.start} is invalid"):
+            Body.parse(raw)
+    else:
+        assert Body.parse(raw).raw is raw
 
 
 @given(OBJECTS)
