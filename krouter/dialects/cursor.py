@@ -8,7 +8,6 @@ and the API references of the three dialects.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -18,6 +17,7 @@ import msgspec
 from krouter.body import Body, dump
 from krouter.dialects.base import UNREADABLE, CallError, Dialect
 from krouter.dialects.chat import CHAT, said_as_error
+from krouter.dialects.outline import outline
 from krouter.dialects.text_calls import TextCalls
 from krouter.dialects.text_tools import as_function, takes_text, wrapped
 from krouter.dialects.tool_names import Tool, Tools, each_tool
@@ -34,7 +34,6 @@ _LEFT_OUT = frozenset(
 
 _BLOCKS = frozenset(("tool_use", "tool_result"))
 """Blocks of Anthropic's that chat has not."""
-_mark = re.compile(rb'"tool_(?:use|result)"').search
 
 
 class Turned(NamedTuple):
@@ -87,11 +86,15 @@ def _has_flat(tools: msgspec.Raw) -> bool:
 
 
 def _has_blocks(body: Body) -> bool:
-    """Inside a text the marks stand with other quotes, so few chat bodies are looked at closer."""
-    if _mark(body.raw) is None:
-        return False
+    turns = outline(CHAT.name, body)
+    if turns is not None:
+        return any(_is_foreign_block(block.type) for _, blocks in turns for block in blocks)
     contents = [message.get("content") for message in _dicts(body.value("messages"))]
-    return any(block.get("type") in _BLOCKS for said in contents for block in _dicts(said))
+    return any(_is_foreign_block(block.get("type")) for said in contents for block in _dicts(said))
+
+
+def _is_foreign_block(kind: Any) -> bool:
+    return isinstance(kind, str) and kind in _BLOCKS
 
 
 def _options(body: Body, offer: _Offer) -> dict[str, Any]:
@@ -295,7 +298,7 @@ def _parts(content: Any) -> Iterator[dict[str, Any]]:
     for block in content if isinstance(content, list) else [content]:
         if isinstance(block, str):
             yield {"type": "text", "text": block}
-        elif isinstance(block, dict) and block.get("type") not in _NO_PARTS:
+        elif isinstance(block, dict) and str(block.get("type")) not in _NO_PARTS:
             yield _part(block, str(block.get("type")))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -27,6 +28,7 @@ SYSTEM: Mapping[str, tuple[str, ...]] = {
 """Those that hold the system prompt, where that is no part of the conversation."""
 
 _split = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_is_empty = re.compile(rb"\[\s*+\]").fullmatch
 
 
 def raw_history(dialect_name: str, body: Body) -> bytes:
@@ -38,8 +40,9 @@ def raw_history(dialect_name: str, body: Body) -> bytes:
 def empty_field(dialect_name: str, body: Body) -> str:
     """The field of a conversation without any message; empty where there are some, or where the
     body is of a dialect without conversations."""
-    raw = raw_history(dialect_name, body)
-    return FIELD[dialect_name] if raw[:1] == b"[" and not raw[1:-1].strip() else ""
+    name = FIELD.get(dialect_name, "")
+    raw = body.fields.get(name)
+    return name if raw is not None and _is_empty(raw) else ""
 
 
 def items_of(dialect_name: str, body: Body) -> list[Any]:

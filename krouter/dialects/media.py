@@ -9,7 +9,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
+from msgspec import UNSET, Raw, json
+
 from krouter.combos import Medium
+from krouter.dialects.base import UNREADABLE
+from krouter.dialects.outline import Block, Item, Marked, Turn, blocks_in, is_text, text_of
 from krouter.features import DEEPEST
 
 MEDIA: frozenset[Medium] = frozenset(get_args(Medium))
@@ -30,6 +34,7 @@ _BLOCKS: Mapping[str, Medium] = {
     "input_video": "video",
 }
 _FILES = frozenset(("file", "file_url", "input_file", "document"))
+_KINDS = _FILES | _BLOCKS.keys()
 _GEMINI_PARTS = ("inlineData", "inline_data", "fileData", "file_data")
 
 ATTACHMENTS = ("attachments", "experimental_attachments")
@@ -83,6 +88,99 @@ _URI_MARK = re.compile(rb";[b]ase64,")
 def may_hold(raw: bytes) -> bool:
     """False where JSON surely holds no attachment; cheaper than to decode it."""
     return bool(_MARK.search(raw) or _URI_MARK.search(raw))
+
+
+def may_be_in(turn: Turn) -> bool:
+    """False where an item surely holds no attachment, as far as `media_of` would find one."""
+    item, blocks = turn
+    role, output = item.role, item.output is not UNSET
+    if isinstance(role, str):
+        if output:
+            return True
+        output = role in ("tool", "function")
+    if _is_suspect(item) or _has_some_beside(item):
+        return True
+    if item.output is not UNSET and _is_suspect_answer(item.output):
+        return True
+    for block in blocks:
+        if _is_suspect(block) or not (UNSET is block.parts is block.output):
+            return True
+        if block.content is not UNSET and _is_suspect_content(block.content, block.type, output):
+            return True
+    if blocks:
+        return False
+    if not output:
+        return "data:" in text_of(item)
+    if isinstance(item.content, Raw):
+        return is_text(item.content) and _may_be_whole_uri(item.content)
+    return isinstance(item.content, str) and _may_be_uri(item.content)
+
+
+def _is_suspect_content(content: Raw, kind: Any, output: bool) -> bool:
+    if is_text(content):
+        return (output or names_result(kind)) and _may_be_whole_uri(content)
+    return _is_suspect_answer(content)
+
+
+def _is_suspect_answer(value: Raw) -> bool:
+    """Of what a tool has said."""
+    if is_text(value):
+        return _may_be_whole_uri(value)
+    try:
+        return any(map(_is_suspect_within, blocks_in(value)))
+    except UNREADABLE:
+        return True
+
+
+def _is_suspect_within(block: Block) -> bool:
+    return _is_suspect(block) or not (UNSET is block.content is block.parts is block.output)
+
+
+def _is_suspect(marked: Marked) -> bool:
+    kind = marked.type
+    if isinstance(kind, str) and kind in _KINDS:
+        return True
+    if not (
+        UNSET
+        is marked.source
+        is marked.camel_inline_data
+        is marked.inline_data
+        is marked.camel_file_data
+        is marked.file_data
+    ):
+        return True
+    camel, snake = marked.camel_function_response, marked.function_response
+    return not (
+        (camel is UNSET or camel.parts is UNSET) and (snake is UNSET or snake.parts is UNSET)
+    )
+
+
+def _has_some_beside(item: Item) -> bool:
+    return not (
+        UNSET
+        is item.images
+        is item.image
+        is item.image_url
+        is item.audio
+        is item.audio_url
+        is item.video
+        is item.video_url
+        is item.attachments
+        is item.experimental_attachments
+    )
+
+
+def _may_be_whole_uri(value: Raw) -> bool:
+    """Whether a text may be a data URI and nothing else. One that begins with neither that nor a
+    blank is not decoded."""
+    head = bytes(memoryview(value)[1:6])
+    if head == b"data:" or head[0] in b"\\ " or head[0] >= 0x80:
+        return _may_be_uri(str(json.decode(value)))
+    return False
+
+
+def _may_be_uri(text: str) -> bool:
+    return text.strip().startswith("data:")
 
 
 def media_of(item: Any) -> set[Medium]:
@@ -182,7 +280,11 @@ def _inside(holder: dict[str, Any], depth: int, output: bool) -> Iterator[Medium
 
 def is_result(block: Mapping[str, Any]) -> bool:
     """Whether a block is what a tool answered."""
-    kind = block.get("type")
+    return names_result(block.get("type"))
+
+
+def names_result(kind: Any) -> bool:
+    """Whether that is a type of such blocks."""
     return isinstance(kind, str) and kind.endswith("tool_result")
 
 

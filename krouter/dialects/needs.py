@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable
+from enum import Enum, auto
+from itertools import islice
+from typing import Any, TypeVar
+
+from msgspec import UNSET
 
 from krouter.body import Body
 from krouter.combos import Medium
@@ -14,16 +18,23 @@ from krouter.dialects.history import (
     raw_history,
     raw_prompts,
 )
-from krouter.dialects.media import is_result, may_hold, media_of
+from krouter.dialects.media import is_result, may_be_in, may_hold, media_of, names_result
+from krouter.dialects.outline import Block, Turn, outline
 
 
 def needs(dialect_name: str, body: Body) -> frozenset[Medium]:
     """The media in the latest message: from the last user turn that holds no tool result to the
     end, so that a screenshot counts through the tool steps that answer it.
 
-    Costs what that turn costs to decode, not the whole conversation.
+    Nothing is decoded where the outline shows that it holds none, and no more than that turn where
+    it may.
     """
-    return _media(_latest(from_the_end(dialect_name, body)))
+    turns = outline(dialect_name, body)
+    items = from_the_end(dialect_name, body)
+    if turns is None:
+        return _media(_latest(items, _speaker_in_item))
+    latest = _latest(reversed(turns), _speaker_in_turn)
+    return _media(islice(items, len(latest))) if any(map(may_be_in, latest)) else frozenset()
 
 
 def holds(dialect_name: str, body: Body) -> frozenset[Medium]:
@@ -47,17 +58,30 @@ def _media(items: Iterable[Any]) -> frozenset[Medium]:
     return frozenset(medium for item in items for medium in media_of(item))
 
 
-def _latest(backwards: Iterable[Any]) -> list[Any]:
+class _Speaker(Enum):
+    """Who speaks in an item, as far as it counts for where a turn begins and ends."""
+
+    USER = auto()
+    USER_WITH_RESULT = auto()
+    SYSTEM = auto()
+    OTHER = auto()
+
+
+_T = TypeVar("_T")
+
+
+def _latest(backwards: Iterable[_T], speaker_of: Callable[[_T], _Speaker]) -> list[_T]:
     """The items of the latest message, the last first; all of them where no turn is a user's own.
 
     A system message among a user's messages, as coding tools put there, ends no turn.
     """
-    items: list[Any] = []
+    items: list[_T] = []
     begin, clean = None, True
     for item in backwards:
-        if _is_user(item):
-            begin, clean = len(items) + 1, clean and not _holds_result(item)
-        elif begin is not None and not _is_system(item):
+        speaker = speaker_of(item)
+        if speaker in (_Speaker.USER, _Speaker.USER_WITH_RESULT):
+            begin, clean = len(items) + 1, clean and speaker is _Speaker.USER
+        elif begin is not None and speaker is not _Speaker.SYSTEM:
             if clean:
                 return items[:begin]
             begin, clean = None, True
@@ -65,23 +89,34 @@ def _latest(backwards: Iterable[Any]) -> list[Any]:
     return items[:begin] if clean else items
 
 
-def _is_system(item: Any) -> bool:
-    return isinstance(item, dict) and item.get("role") in ("system", "developer")
-
-
-def _is_user(item: Any) -> bool:
+def _speaker_in_item(item: Any) -> _Speaker:
     if not isinstance(item, dict):
-        return False
-    role, kind = item.get("role"), item.get("type")
-    if role is None:
-        return "parts" in item or (isinstance(kind, str) and kind.startswith("input_"))
-    return bool(role == "user")
-
-
-def _holds_result(message: Mapping[str, Any]) -> bool:
-    blocks = message.get("parts", message.get("content"))
-    return isinstance(blocks, list) and any(
+        return _Speaker.OTHER
+    blocks = item.get("parts", item.get("content"))
+    held = isinstance(blocks, list) and any(
         isinstance(block, dict)
         and (is_result(block) or "functionResponse" in block or "function_response" in block)
         for block in blocks
     )
+    return _speaker(item.get("role"), item.get("type"), "parts" in item, held)
+
+
+def _speaker_in_turn(turn: Turn) -> _Speaker:
+    item, blocks = turn
+    return _speaker(item.role, item.type, item.parts is not UNSET, any(map(_is_answer, blocks)))
+
+
+def _is_answer(block: Block) -> bool:
+    is_named = not (UNSET is block.camel_function_response is block.function_response)
+    return is_named or names_result(block.type)
+
+
+def _speaker(role: Any, kind: Any, has_parts: bool, held: bool) -> _Speaker:
+    if role in ("system", "developer"):
+        return _Speaker.SYSTEM
+    is_user = role == "user"
+    if role is None:
+        is_user = has_parts or (isinstance(kind, str) and kind.startswith("input_"))
+    if not is_user:
+        return _Speaker.OTHER
+    return _Speaker.USER_WITH_RESULT if held else _Speaker.USER

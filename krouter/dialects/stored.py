@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from krouter.body import Body
-from krouter.dialects.history import decoded, raw_history, raw_items
+from krouter.dialects.history import decoded, raw_items
+from krouter.dialects.outline import outline
 
 _FIELDS = ("previous_response_id", "conversation", "prompt", "background")
 _REFERENCE = "item_reference"
@@ -20,7 +21,8 @@ def stored_field(dialect_name: str, body: Body) -> str:
 
 def _refers(body: Body) -> bool:
     """Whether an item of the input is only the id of one."""
-    if f'"{_REFERENCE}"'.encode() not in raw_history("responses", body):
-        return False
+    turns = outline("responses", body)
+    if turns is not None:
+        return any(item.type == _REFERENCE for item, _ in turns)
     items = map(decoded, raw_items("responses", body))
     return any(isinstance(item, dict) and item.get("type") == _REFERENCE for item in items)

@@ -9,6 +9,7 @@ from typing import Any
 
 from krouter.body import Body
 from krouter.dialects.history import decoded, raw_history, raw_items, with_items
+from krouter.dialects.outline import outline
 
 OMITTED = "[thinking omitted]"
 UNSIGNED = "krouter-unsigned"
@@ -35,21 +36,14 @@ def digest(signature: str) -> str:
 
 def thinking_digests(dialect_name: str, body: Body) -> frozenset[str]:
     """The digests of all signed thinking that the request sends back."""
-    return frozenset(
-        digest(signature)
-        for _, item in _marked(dialect_name, body)
-        for signature in _signatures(item)
-    )
+    return frozenset(map(digest, _sent_back(dialect_name, body)))
 
 
 def unsigned_digests(dialect_name: str, body: Body) -> frozenset[str]:
     """The digests of the thinking that no provider of this dialect has signed."""
-    if not any(mark.encode() in body.raw for mark in (UNSIGNED, *SEALED)):
-        return frozenset()
     return frozenset(
         digest(signature)
-        for _, item in _marked(dialect_name, body)
-        for signature in _signatures(item)
+        for signature in _sent_back(dialect_name, body)
         if signature == UNSIGNED or signature.startswith(SEALED)
     )
 
@@ -93,6 +87,21 @@ def signatures_of(blocks: Iterable[Any]) -> tuple[str, ...]:
     """The signatures in a reply's blocks."""
     found = (_signature(block) for block in blocks if isinstance(block, dict))
     return tuple(filter(None, found))
+
+
+def _sent_back(dialect_name: str, body: Body) -> Iterator[str]:
+    """The signatures in the request. Chat has a place for none."""
+    if dialect_name == "chat":
+        return
+    turns = outline(dialect_name, body)
+    if turns is None:
+        for _, item in _marked(dialect_name, body):
+            yield from _signatures(item)
+        return
+    for outlined, blocks in turns:
+        for marked in (outlined, *blocks):
+            if marked.may_be_signed and (signature := marked.signature_sent):
+                yield signature
 
 
 def _marked(dialect_name: str, body: Body) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -341,6 +341,14 @@ def test_what_refers_to_another_request_is_refused(fields: Any) -> None:
         turned(**fields)
 
 
+def test_a_block_of_a_strange_type_is_passed_on() -> None:
+    odd = {"type": ["text"]}
+    for beside in ([odd], [{"type": "tool_use", "name": "f", "id": "c"}, odd]):
+        turned = as_chat(Body.parse(msgspec.json.encode({"messages": [{"content": beside}]}))).body
+        said = turned.value("messages")[0]["content"]
+        assert odd in said
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=4),
     lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(
