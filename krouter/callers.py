@@ -39,9 +39,15 @@ def carried(headers: Headers, query: str = "") -> frozenset[str]:
     what a provider says. Stand-ins such as `lm-studio`, which clients send where no key is needed,
     are left alone, for they may be words of an error."""
     given = [value.strip().rpartition(" ")[2] for name, value in headers if name in _CARRIERS]
-    if query:
-        given += [value for name, value in parse_qsl(query) if name == "key"]
+    given += keys_in(query)
     return frozenset(filter(_is_secret, given))
+
+
+def keys_in(query: str) -> list[str]:
+    """The keys in a query, where Google's clients may put theirs."""
+    if "key" not in query and "%" not in query:
+        return []
+    return [value for name, value in parse_qsl(query) if name == "key"]
 
 
 def _is_secret(text: str) -> bool:

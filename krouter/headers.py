@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
+from typing import TypeVar
 from urllib.parse import unquote
 
 from krouter.keys import PREFIX
@@ -45,6 +46,7 @@ _NOT_RETURNED = _HOP | {
 _RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
 _OURS = "x-krouter-"
 IDEMPOTENCY_KEY = "idempotency-key"
+_MOST_NAMES, _LONGEST_NAME = 1 << 10, 64
 _KEY = re.compile(rf"(?<![\w-]){re.escape(PREFIX)}[\w-]{{32,}}")
 _EVENT_STREAM = "text/event-stream"
 EVENT_STREAM = ("content-type", f"{_EVENT_STREAM}; charset=utf-8")
@@ -52,14 +54,36 @@ EVENT_STREAM = ("content-type", f"{_EVENT_STREAM}; charset=utf-8")
 _SAID_BY_KROUTER = (_OURS, "access-control-", *_RATE_LIMITS)
 
 
+_K = TypeVar("_K", bound=str | bytes)
+_V = TypeVar("_V")
+
+
+class Known(dict[_K, _V]):
+    """What `find` says of each name of a header, kept for the names that clients use, which are few
+    and short."""
+
+    def __init__(self, find: Callable[[_K], _V]) -> None:
+        self._find = find
+
+    def __missing__(self, name: _K) -> _V:
+        found = self._find(name)
+        if len(self) < _MOST_NAMES and len(name) <= _LONGEST_NAME:
+            self[name] = found
+        return found
+
+
+_passes = Known[str, bool](lambda name: name not in _NOT_SENT and not name.startswith(_OURS))
+
+
 def to_provider(headers: Headers) -> Headers:
     """The caller's headers that go on; names in lower case."""
-    dropped = _NOT_SENT | _named_by_connection(headers)
-    return [
-        (n, v)
-        for n, v in headers
-        if n not in dropped and not n.startswith(_OURS) and not _holds_key(v)
+    passed = [
+        pair
+        for pair in headers
+        if _passes[pair[0]] and (PREFIX not in pair[1] or not _holds_key(pair[1]))
     ]
+    named = _named_by_connection(headers) - _NOT_SENT
+    return [pair for pair in passed if pair[0] not in named] if named else passed
 
 
 def query_to_provider(query: str, dropped: Collection[str] = ()) -> str:

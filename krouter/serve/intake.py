@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import urlsplit
 
 from krouter.adapter import Call
 from krouter.body import Body, BodyError
+from krouter.callers import keys_in
 from krouter.dialects.base import CallError, Dialect
 from krouter.dialects.chat import CHAT
 from krouter.dialects.cursor import as_chat
+from krouter.headers import Known
 from krouter.wire import Headers
 
 Message = MutableMapping[str, Any]
@@ -58,6 +61,7 @@ class Gate:
             )
 
 
+@lru_cache(maxsize=64)
 def hostname(host: str) -> str:
     """A Host header without its port, in lower case."""
     try:
@@ -66,18 +70,27 @@ def hostname(host: str) -> str:
         return ""
 
 
+_names = Known[bytes, str](lambda raw: raw.decode("latin-1"))
+
+
 def request_headers(scope: Scope) -> Headers:
     """Names in lower case; bytes that are no ASCII survive the way through."""
-    return [
-        (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
-        for name, value in scope["headers"]
-    ]
+    try:
+        return [(_names[name], value.decode()) for name, value in scope["headers"]]
+    except UnicodeDecodeError:
+        return [
+            (_names[name], value.decode("utf-8", "surrogateescape"))
+            for name, value in scope["headers"]
+        ]
+
+
+_KEY_HEADERS = frozenset(("x-krouter-key", "x-api-key", "x-goog-api-key"))
 
 
 def presented_keys(headers: Headers) -> Iterable[str]:
     """Every token that may be one of krouter's keys."""
     for name, value in headers:
-        if name in ("x-krouter-key", "x-api-key", "x-goog-api-key"):
+        if name in _KEY_HEADERS:
             yield value.strip()
         elif name == "authorization" and value[:7].lower() == "bearer ":
             yield value[7:].strip()
@@ -85,25 +98,25 @@ def presented_keys(headers: Headers) -> Iterable[str]:
 
 def with_key_of(query: str, headers: Headers) -> Headers:
     """The headers, and the key in the query, where Google's clients may put it."""
-    keys = [value for name, value in parse_qsl(query) if name == "key"]
-    return [*headers, *(("x-goog-api-key", key) for key in keys)]
+    keys = keys_in(query)
+    return [*headers, *(("x-goog-api-key", key) for key in keys)] if keys else headers
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """The whole body. Raises Refusal above `limit` bytes, CallerGone."""
     _check_encoding(headers)
     parts: list[bytes] = []
-    size = _declared_length(headers)
+    size, more = _declared_length(headers), True
     if size <= limit:
         size = 0
-        async for part in _parts(receive):
+        while more and size <= limit:
+            part, more = await _part(receive)
             size += len(part)
-            if size > limit:
-                break
             parts.append(part)
     if size > limit:
         parts.clear()
-        await _drain(receive)
+        if more:
+            await _drain(receive)
         raise Refusal(
             413,
             f"The request is larger than {limit >> 20} MiB. Raise body_limit in [server] of"
@@ -112,25 +125,22 @@ async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-async def _parts(receive: Receive) -> Any:
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise CallerGone
-        more = message.get("more_body", False)
-        if part := message.get("body", b""):
-            yield part
+async def _part(receive: Receive) -> tuple[bytes, bool]:
+    """The next part of the body, and whether more follow."""
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise CallerGone
+    return message.get("body", b""), message.get("more_body", False)
 
 
 async def _drain(receive: Receive) -> None:
     size = 0
     try:
         async with asyncio.timeout(DRAIN_SECONDS):
-            async for part in _parts(receive):
+            more = True
+            while more and size <= MOST_DRAINED:
+                part, more = await _part(receive)
                 size += len(part)
-                if size > MOST_DRAINED:
-                    return
     except TimeoutError:
         return
 
