@@ -249,7 +249,7 @@ _TAILS: Mapping[Spoken, tuple[str, ...]] = {
 _GEMINI_VERSIONS = ("v1", "v1beta", "v1alpha")
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def endpoint(base_url: str, dialect: Spoken) -> str:
     """Where requests of `dialect` go, for what a provider's documentation calls its base URL.
 

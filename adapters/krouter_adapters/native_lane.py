@@ -116,7 +116,9 @@ def _renamed(call: Call, target: Target, edits: dict[str, Any]) -> list[str]:
     """Puts fields under the provider's own names into `edits`; gives their old names. A field that
     is there under both names is left as it is."""
     renamed = target.provider.rename if call.dialect.name == "chat" else {}
-    if not renamed or not any(fnmatchcase(target.model, glob) for glob in target.provider.rename_for):
+    if not renamed or not any(
+        fnmatchcase(target.model, glob) for glob in target.provider.rename_for
+    ):
         return []
     there = edits.keys() | call.body.fields.keys()
     fields = {old: new for old, new in renamed.items() if old in there and new not in there}

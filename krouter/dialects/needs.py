@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from enum import Enum, auto
 from itertools import islice
 from typing import Any, TypeVar
@@ -19,7 +19,7 @@ from krouter.dialects.history import (
     raw_prompts,
 )
 from krouter.dialects.media import is_result, may_be_in, may_hold, media_of, names_result
-from krouter.dialects.outline import Block, Turn, outline
+from krouter.dialects.outline import Turn, outline
 
 
 def needs(dialect_name: str, body: Body) -> frozenset[Medium]:
@@ -32,8 +32,8 @@ def needs(dialect_name: str, body: Body) -> frozenset[Medium]:
     turns = outline(dialect_name, body)
     items = from_the_end(dialect_name, body)
     if turns is None:
-        return _media(_latest(items, _speaker_in_item))
-    latest = _latest(reversed(turns), _speaker_in_turn)
+        return _media(_latest(items, _speaker_of_item, _item_holds_result))
+    latest = _latest(reversed(turns), _speaker_of_turn, _turn_holds_result)
     return _media(islice(items, len(latest))) if any(map(may_be_in, latest)) else frozenset()
 
 
@@ -62,15 +62,17 @@ class _Speaker(Enum):
     """Who speaks in an item, as far as it counts for where a turn begins and ends."""
 
     USER = auto()
-    USER_WITH_RESULT = auto()
     SYSTEM = auto()
     OTHER = auto()
 
 
+_USER, _SYSTEM, _OTHER = _Speaker
 _T = TypeVar("_T")
 
 
-def _latest(backwards: Iterable[_T], speaker_of: Callable[[_T], _Speaker]) -> list[_T]:
+def _latest(
+    backwards: Iterable[_T], speaker: Callable[[_T], _Speaker], holds_result: Callable[[_T], bool]
+) -> list[_T]:
     """The items of the latest message, the last first; all of them where no turn is a user's own.
 
     A system message among a user's messages, as coding tools put there, ends no turn.
@@ -78,10 +80,10 @@ def _latest(backwards: Iterable[_T], speaker_of: Callable[[_T], _Speaker]) -> li
     items: list[_T] = []
     begin, clean = None, True
     for item in backwards:
-        speaker = speaker_of(item)
-        if speaker in (_Speaker.USER, _Speaker.USER_WITH_RESULT):
-            begin, clean = len(items) + 1, clean and speaker is _Speaker.USER
-        elif begin is not None and speaker is not _Speaker.SYSTEM:
+        speaks = speaker(item)
+        if speaks is _USER:
+            begin, clean = len(items) + 1, clean and not holds_result(item)
+        elif begin is not None and speaks is not _SYSTEM:
             if clean:
                 return items[:begin]
             begin, clean = None, True
@@ -89,34 +91,37 @@ def _latest(backwards: Iterable[_T], speaker_of: Callable[[_T], _Speaker]) -> li
     return items[:begin] if clean else items
 
 
-def _speaker_in_item(item: Any) -> _Speaker:
+def _speaker(role: Any, kind: Any, has_parts: bool) -> _Speaker:
+    if role == "user":
+        return _USER
+    if role is None and (has_parts or (isinstance(kind, str) and kind.startswith("input_"))):
+        return _USER
+    return _SYSTEM if role in ("system", "developer") else _OTHER
+
+
+def _speaker_of_item(item: Any) -> _Speaker:
     if not isinstance(item, dict):
-        return _Speaker.OTHER
-    blocks = item.get("parts", item.get("content"))
-    held = isinstance(blocks, list) and any(
+        return _OTHER
+    return _speaker(item.get("role"), item.get("type"), "parts" in item)
+
+
+def _item_holds_result(message: Mapping[str, Any]) -> bool:
+    blocks = message.get("parts", message.get("content"))
+    return isinstance(blocks, list) and any(
         isinstance(block, dict)
         and (is_result(block) or "functionResponse" in block or "function_response" in block)
         for block in blocks
     )
-    return _speaker(item.get("role"), item.get("type"), "parts" in item, held)
 
 
-def _speaker_in_turn(turn: Turn) -> _Speaker:
-    item, blocks = turn
-    return _speaker(item.role, item.type, item.parts is not UNSET, any(map(_is_answer, blocks)))
+def _speaker_of_turn(turn: Turn) -> _Speaker:
+    item = turn[0]
+    return _speaker(item.role, item.type, item.parts is not UNSET)
 
 
-def _is_answer(block: Block) -> bool:
-    is_named = not (UNSET is block.camel_function_response is block.function_response)
-    return is_named or names_result(block.type)
-
-
-def _speaker(role: Any, kind: Any, has_parts: bool, held: bool) -> _Speaker:
-    if role in ("system", "developer"):
-        return _Speaker.SYSTEM
-    is_user = role == "user"
-    if role is None:
-        is_user = has_parts or (isinstance(kind, str) and kind.startswith("input_"))
-    if not is_user:
-        return _Speaker.OTHER
-    return _Speaker.USER_WITH_RESULT if held else _Speaker.USER
+def _turn_holds_result(turn: Turn) -> bool:
+    return any(
+        not (UNSET is block.camel_function_response is block.function_response)
+        or names_result(block.type)
+        for block in turn[1]
+    )
