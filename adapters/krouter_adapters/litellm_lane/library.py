@@ -9,7 +9,10 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+from msgspec.json import decode
 
 from krouter.adapter import Call, Target, Unsendable
 from krouter.body import dump
@@ -19,6 +22,7 @@ from krouter_adapters.litellm_lane.build import Build, Written
 from krouter_adapters.litellm_lane.classes import Classes
 from krouter_adapters.litellm_lane.json_tool import has_json_tool
 from krouter_adapters.litellm_lane.load import hush
+from krouter_adapters.litellm_lane.outline import Asked, Outlines, Told, told
 from krouter_adapters.litellm_lane.own_call import Ask, Line, called
 from krouter_adapters.litellm_lane.replicate import Prediction, inputs, parameters, prompt_of
 from krouter_adapters.litellm_lane.reply import received
@@ -41,7 +45,7 @@ from krouter_adapters.litellm_lane.translate import (
     finish_gemini_request,
     finish_messages_request,
 )
-from krouter_adapters.litellm_lane.ways import Aim
+from krouter_adapters.litellm_lane.ways import Aim, Form
 
 _log = logging.getLogger("krouter")
 
@@ -50,6 +54,10 @@ _ALLOWED = ("tools", "tool_choice", "parallel_tool_calls")
 
 # Their classes have no way to read a stream, or the stream never says that it is over.
 UNSTREAMED = frozenset(("bytez", "nlp_cloud", "a2a", "databricks_agent"))
+
+
+_MODELS = 1024
+"""Of as many it is remembered what LiteLLM knows of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,12 @@ class Built:
 
 class Library(Classes):
     """LiteLLM at work. Making one takes seconds and belongs into a thread of its own."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._outlines = Outlines()
+        self._is_outlined = lru_cache(_MODELS)(self._outlined_class)
+        self._supported = lru_cache(_MODELS)(self._supported_by)
 
     async def call(self, call: Call, target: Target, goal: Aim, wire: Wire) -> Incoming:
         """The answer of LiteLLM's own call."""
@@ -197,14 +211,47 @@ class Library(Classes):
     ) -> list[str]:
         if goal.body == "chat":
             return lost_fields(asked, sent) + lost_media(asked, sent)
-        supported = set(self.config(goal.name, model).get_supported_openai_params(model) or ())
-        passed = supported | _LATER.get(goal.body, frozenset())
+        passed = self._supported(goal.name, model) | _LATER.get(goal.body, frozenset())
         return lost_fields(asked, within(goal, sent, passed))
 
     def plan(self, goal: Aim, model: str, chat: dict[str, Any], key: str, stream: bool) -> Written:
         """What goes out for a chat body, which is used up. `key` must not be empty."""
         messages = chat.pop("messages")
         chat.pop("model", None)
+        told = self._told(goal, model, messages)
+        if told is not None:
+            fields = dump(chat)
+            asked = Asked(goal, model, key, stream, told.kind, fields)
+            written = self._outlines.completed(
+                asked, told, lambda said: self.write(goal, model, said, decode(fields), key, stream)
+            )
+            if written is not None:
+                return written
+        return self.write(goal, model, messages, chat, key, stream)
+
+    def _supported_by(self, name: str, model: str) -> frozenset[str]:
+        """Parameters that a class knows of a model."""
+        return frozenset(self.config(name, model).get_supported_openai_params(model) or ())
+
+    def _told(self, goal: Aim, model: str, messages: list[Any]) -> Told | None:
+        if self.litellm.modify_params or not self._is_outlined(goal.name, goal.body, model):
+            return None
+        return told(goal.body, messages)
+
+    def _outlined_class(self, name: str, form: Form, model: str) -> bool:
+        """Whether plain conversations for a class are written here."""
+        return name == "anthropic" or (form == "chat" and self.passes_on(name, model))
+
+    def write(
+        self,
+        goal: Aim,
+        model: str,
+        messages: list[Any],
+        chat: dict[str, Any],
+        key: str,
+        stream: bool,
+    ) -> Written:
+        """What a class of LiteLLM's makes of a chat body, which is used up, with `messages`."""
         name = goal.name
         if name.startswith("vertex_ai") and not model.startswith("gemini"):
             raise Unsendable(f"Of {name} only Gemini models can be reached, not {model}.")
