@@ -34,13 +34,13 @@ class Body:
     as it came, number spellings, blanks and unknown fields included.
     """
 
-    __slots__ = ("fields", "known", "raw")
+    __slots__ = ("fields", "outlines", "raw")
 
     def __init__(self, raw: bytes, fields: dict[str, msgspec.Raw]) -> None:
         self.raw = raw
         self.fields = fields
-        self.known: dict[str, Any] = {}
-        """What has been found out about it and is worth to keep, by who has found it out."""
+        self.outlines: dict[str, Any] = {}
+        """What `dialects.outline` has made of it, by the dialect's name."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Body:

@@ -127,8 +127,8 @@ _blocks = msgspec.json.Decoder(list[Block]).decode
 def outline(dialect_name: str, body: Body) -> Sequence[Turn] | None:
     """Every item of the conversation. None where clients do not write one like that, so that it
     must be looked at as a whole."""
-    if (found := body.known.get(dialect_name, ...)) is ...:
-        found = body.known[dialect_name] = _outline(dialect_name, body)
+    if (found := body.outlines.get(dialect_name, ...)) is ...:
+        found = body.outlines[dialect_name] = _outline(dialect_name, body)
     return found  # type: ignore[no-any-return]
 
 
