@@ -67,10 +67,11 @@ class Splitter:
 
     def events(self, whole: bytes) -> Iterator[Event]:
         """The events of which `cut` gave the bytes."""
-        blocks, line_end = _blocks(whole)
-        if blocks and not self._begun:
+        line_end = _line_end(whole)
+        blocks = _blocks(whole, line_end)
+        if whole and not self._begun:
             self._begun = True
-            yield _parse_first(blocks.pop(0) + line_end * 2)
+            yield _parse_first(next(blocks) + line_end * 2)
         yield from map(_PARSERS[line_end], blocks)
 
     def flush(self) -> list[Event]:
@@ -115,24 +116,26 @@ def _end_of_events(data: bytes) -> int:
     return end
 
 
-def _blocks(whole: bytes) -> tuple[list[bytes], bytes]:
-    """Blocks without their blank line and how lines end in them; or with it, where that varies."""
-    line_end = _line_end(whole)
+def _blocks(whole: bytes, line_end: bytes) -> Iterator[bytes]:
+    """Blocks without their blank line; or with it, where line ends vary."""
     if not line_end:
-        return _split_any(whole, whole=True), b""
-    return whole.split(line_end * 2)[:-1], line_end
+        yield from _split_any(whole, whole=True)
+    blank_line, start = line_end * 2, 0
+    while line_end and start < len(whole):
+        end = whole.index(blank_line, start)
+        yield whole[start:end]
+        start = end + len(blank_line)
 
 
-def _split_any(data: bytes, whole: bool = False) -> list[bytes]:
+def _split_any(data: bytes, whole: bool = False) -> Iterator[bytes]:
     """Blocks of whole events, each with its blank line, of whatever spelling."""
-    blocks, start = [], 0
+    start = 0
     for match in _BLANK_LINE.finditer(data):
         # A lone CR at the very end may be half of a CRLF.
         if match.end() == len(data) and data.endswith(b"\r") and not whole:
             break
-        blocks.append(data[start : match.end()])
+        yield data[start : match.end()]
         start = match.end()
-    return blocks
 
 
 def _parser(line_end: bytes) -> Callable[[bytes], Event]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from krouter.body import Body, dump
+from krouter.dialects.alike import Alike, text_in
 from krouter.dialects.base import (
     UNREADABLE,
     Asked,
@@ -147,6 +148,10 @@ _CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "function
 _IN_DELTAS = (*_CONTENT, "audio", "images", "reasoning_details")
 
 
+# Where the text of a delta stands.
+_TEXT = text_in("content", "reasoning_content", "reasoning", "arguments")
+
+
 class ChatTracker:
     """Complete once every choice asked for has a finish reason, or `[DONE]` has come and every
     choice begun has one. Closed by `[DONE]`."""
@@ -163,6 +168,7 @@ class ChatTracker:
         self._finished: set[int] = set()
         self._rename = rename
         self._hide_usage = hide_usage
+        self._alike = Alike(_TEXT)
 
     def feed(self, event: Event) -> bytes | None:
         data = event.data
@@ -191,7 +197,16 @@ class ChatTracker:
     def skim(self, events: bytes) -> int:
         if self._wanted > 1 or self._rename is not None:
             return 0
-        return skimmed(events, _plain_chunk)[1]
+        size = self._alike.size(events) or self._learned(events)
+        return size if size == len(events) else size + skimmed(events[size:], _plain_chunk)[1]
+
+    def _learned(self, events: bytes) -> int:
+        """How many bytes of events are like the first of them, if that is plain."""
+        first = events[: events.find(b"\n\n") + 2]
+        if skimmed(first, _plain_chunk)[1] != len(first):
+            return 0
+        self._alike.learn(first)
+        return self._alike.size(events)
 
     def _loosely(self, data: bytes) -> _Chunk | _FirstChunk | None:
         return read_loosely(data, _Chunk) if self.has_content else read_loosely(data, _FirstChunk)

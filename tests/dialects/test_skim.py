@@ -166,7 +166,8 @@ def rendered(draw: Any, told: Told, end: str) -> bytes:
     if draw(st.integers(0, 5)):
         head = f"event: {name}{end}" if name else ""
         text = json.dumps(data, separators=(",", ":"))
-        return f"{head}data: {text}{end}{end}".encode()
+        usual: str = f"{head}data: {text}{end}{end}"
+        return usual.encode()
     if isinstance(data, dict) and draw(st.booleans()):
         data = dict(draw(st.permutations(list(data.items()))))
     text = json.dumps(data, indent=draw(st.sampled_from([None, 1])))
@@ -176,7 +177,8 @@ def rendered(draw: Any, told: Told, end: str) -> bytes:
         lines.insert(draw(st.integers(0, 1)), f"event: {name}")
     if draw(st.booleans()):
         lines.insert(0, draw(st.sampled_from([": alive", "id: 7", "", "data", "event"])))
-    return (end.join(lines) + end + draw(ENDS)).encode()
+    odd: str = end.join(lines) + end + draw(ENDS)
+    return odd.encode()
 
 
 @st.composite
@@ -184,7 +186,7 @@ def streams(draw: Any, dialect: str) -> bytes:
     end = draw(ENDS)
     said = draw(st.lists(st.just(SAID[dialect]), max_size=2))
     told = said + draw(st.lists(TOLD[dialect], max_size=10))
-    raw = draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf", b": hi\n\n"]))
+    raw: bytes = draw(st.sampled_from([b"", b"", b"\xef\xbb\xbf", b": hi\n\n"]))
     raw += b"".join(draw(rendered(each, end)) for each in told)
     if draw(st.booleans()):
         at = draw(st.integers(0, len(raw)))
@@ -256,8 +258,8 @@ RENAMES = st.sampled_from([None, None, "mine"])
 @settings(max_examples=250)
 @given(st.data())
 def test_skimming_comes_to_the_same_as_feeding(dialect: str, data: st.DataObject) -> None:
-    raw, seed, rename = (data.draw(each) for each in (streams(dialect), SEEDS, RENAMES))
-    same(get(dialect), BODIES[dialect], rename, raw, seed)
+    raw = data.draw(streams(dialect))
+    same(get(dialect), BODIES[dialect], data.draw(RENAMES), raw, data.draw(SEEDS))
 
 
 @settings(max_examples=40)
@@ -276,8 +278,8 @@ def test_with_calls_as_text(raw: bytes, seed: int) -> None:
 @settings(max_examples=40)
 @given(st.data())
 def test_and_counted(dialect: str, data: st.DataObject) -> None:
-    raw, seed = (data.draw(each) for each in (streams(dialect), SEEDS))
-    same(Counted(get(dialect)), BODIES[dialect], None, raw, seed)
+    raw = data.draw(streams(dialect))
+    same(Counted(get(dialect)), BODIES[dialect], None, raw, data.draw(SEEDS))
 
 
 def event(told: Told, end: str = "\n") -> bytes:
@@ -312,6 +314,67 @@ USUAL = {
         ("", gemini("hm", thought=True) | {"usageMetadata": {"candidatesTokenCount": 7}}),
     ],
 }
+TELLING: dict[str, list[Told]] = {
+    "chat": [
+        ("", chat("hi", finish_reason="stop")),
+        ("", chat("hi", usage={"prompt_tokens": 1})),
+        ("", chat("hi") | {"usage": {"prompt_tokens": 1}}),
+        ("", chat("hi") | {"x_groq": {"usage": {"prompt_tokens": 1}}}),
+        ("", chat("hi") | {"error": {"message": "no"}}),
+        ("error", chat("hi")),
+    ],
+    "messages": [
+        delta({"type": "signature_delta", "signature": "s"}),
+        block("content_block_start", content_block={"type": "redacted_thinking", "data": "s"}),
+        ("message_delta", {"type": "message_delta", "usage": {"output_tokens": 1}}),
+        ("error", {"error": {}}),
+        ("", delta({"type": "text_delta", "text": "hi"})[1]),
+    ],
+    "responses": [
+        response("output_item.done", item={"type": "reasoning", "encrypted_content": "s"}),
+        response("failed", response={}),
+        ("error", {"type": "error"}),
+        ("", response("output_text.delta", delta="hi")[1]),
+    ],
+    "gemini": [
+        ("", gemini("hi", thoughtSignature="s")),
+        ("", gemini("hi") | {"promptFeedback": {"blockReason": "SAFETY"}}),
+        ("", gemini("hi") | {"error": {"code": 500}}),
+        ("", {"candidates": [{"finishReason": "STOP"}]}),
+        ("error", gemini("hi")),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "told"), [(dialect, told) for dialect in TELLING for told in TELLING[dialect]]
+)
+def test_an_event_that_tells_something_is_fed(dialect: str, told: Told) -> None:
+    tracker = begun(dialect)
+    usual = event(SAID[dialect])
+    assert tracker.skim(usual + event(told) + usual) in (len(usual), 0)
+    assert tracker.skim(event(told)) == 0
+
+
+def test_an_event_is_fed_that_is_to_be_changed_or_counted() -> None:
+    said, many = event(SAID["chat"]), b'{"model":"m","messages":[],"n":2}'
+    assert begun("chat").skim(said) == len(said)
+    assert begun("chat", rename="mine").skim(said) == 0
+    assert begun("chat", body=many).skim(said) == 0
+    assert begun("gemini", rename="mine").skim(event(SAID["gemini"])) == 0
+
+
+def begun(
+    dialect: str, end: str = "\n", *, body: bytes | None = None, rename: str | None = None
+) -> Tracker:
+    """A tracker of a stream in which something has been said."""
+    tracker = get(dialect).tracker(Body.parse(body or BODIES[dialect]), rename)
+    for each in Splitter().feed(event(SAID[dialect], end)):
+        tracker.feed(each)
+    assert tracker.has_content
+    return tracker
+
+
 LAST = {
     "chat": ("", chat("", finish_reason="stop")),
     "messages": ("message_delta", {"type": "message_delta", "delta": {}}),
@@ -324,10 +387,7 @@ LAST = {
 def test_what_providers_send_is_skimmed_up_to_the_end(dialect: str) -> None:
     end = "\r\n" if dialect == "gemini" else "\n"
     usual = b"".join(event(told, end) for told in USUAL[dialect])
-    tracker = get(dialect).tracker(Body.parse(BODIES[dialect]), None)
-    for each in Splitter().feed(event(SAID[dialect], end)):
-        tracker.feed(each)
-    assert tracker.has_content
+    tracker = begun(dialect, end)
     assert tracker.skim(usual) == len(usual)
     assert tracker.skim(usual + event(LAST[dialect], end) + usual) == len(usual)
     assert tracker.skim(event(LAST[dialect], end)) == 0
@@ -335,7 +395,7 @@ def test_what_providers_send_is_skimmed_up_to_the_end(dialect: str) -> None:
 
 
 def test_the_last_counts_of_what_is_skimmed_are_kept() -> None:
-    tracker = get("gemini").tracker(Body.parse(BODIES["gemini"]), None)
+    tracker = begun("gemini")
     for count in (1, 2):
         counted = {"usageMetadata": {"candidatesTokenCount": count}}
         tracker.skim(event(("", gemini("hi") | counted)) + event(SAID["gemini"]))
