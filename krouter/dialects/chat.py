@@ -6,12 +6,11 @@ Source: the OpenAI API reference, "Chat Completions" and "Streaming"; gateways' 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from krouter.body import Body, dump
-from krouter.dialects.alike import Alike, text_in
 from krouter.dialects.base import (
     UNREADABLE,
     Asked,
@@ -26,9 +25,9 @@ from krouter.dialects.base import (
     has_text,
     read_loosely,
     rename,
-    skimmed,
     told_message,
 )
+from krouter.dialects.chat_plain import PlainChunks
 from krouter.sse import Event, encode, with_data
 
 DONE = b"data: [DONE]\n\n"
@@ -84,21 +83,6 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
-class _PlainChoice(msgspec.Struct, gc=False):
-    index: Any = 0
-    finish_reason: Literal[""] | None = None
-    usage: None = None
-
-
-class _PlainChunk(msgspec.Struct, gc=False):
-    """A `_Chunk` that tells nothing: any other is refused."""
-
-    choices: list[_PlainChoice] | None = None
-    usage: None = None
-    x_groq: None = None
-    error: None = None
-
-
 class _FirstChoice(_Choice):
     delta: dict[str, Any] | None = None
     message: dict[str, Any] | None = None
@@ -137,7 +121,6 @@ class _Reply(msgspec.Struct):
 
 
 _chunk = msgspec.json.Decoder(_Chunk).decode
-_plain_chunk = msgspec.json.Decoder(_PlainChunk).decode
 _first_chunk = msgspec.json.Decoder(_FirstChunk).decode
 _reply = msgspec.json.Decoder(_Reply).decode
 
@@ -146,10 +129,6 @@ _Decode = Callable[[bytes], _Chunk | _FirstChunk]
 _CONTENT = ("content", "reasoning_content", "reasoning", "tool_calls", "function_call", "refusal")
 # OpenRouter streams pictures and sealed reasoning beside them.
 _IN_DELTAS = (*_CONTENT, "audio", "images", "reasoning_details")
-
-
-# Where the text of a delta stands.
-_TEXT = text_in("content", "reasoning_content", "reasoning", "arguments")
 
 
 class ChatTracker:
@@ -168,7 +147,7 @@ class ChatTracker:
         self._finished: set[int] = set()
         self._rename = rename
         self._hide_usage = hide_usage
-        self._alike = Alike(_TEXT)
+        self._plain = PlainChunks()
 
     def feed(self, event: Event) -> bytes | None:
         data = event.data
@@ -195,18 +174,8 @@ class ChatTracker:
         return self._note(chunk, event)
 
     def skim(self, events: bytes) -> int:
-        if self._wanted > 1 or self._rename is not None:
-            return 0
-        size = self._alike.size(events) or self._learned(events)
-        return size if size == len(events) else size + skimmed(events[size:], _plain_chunk)[1]
-
-    def _learned(self, events: bytes) -> int:
-        """How many bytes of events are like the first of them, if that is plain."""
-        first = events[: events.find(b"\n\n") + 2]
-        if skimmed(first, _plain_chunk)[1] != len(first):
-            return 0
-        self._alike.learn(first)
-        return self._alike.size(events)
+        is_plain = self._wanted == 1 and self._rename is None
+        return self._plain.size(events) if is_plain else 0
 
     def _loosely(self, data: bytes) -> _Chunk | _FirstChunk | None:
         return read_loosely(data, _Chunk) if self.has_content else read_loosely(data, _FirstChunk)
