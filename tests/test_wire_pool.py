@@ -279,6 +279,7 @@ def test_a_request_given_up_at_any_time_disturbs_no_other(turns: int) -> None:
             for _ in range(turns):
                 await asyncio.sleep(0)
             asking.cancel()
+            assert await answer(wire, url) == b"ok"  # over its connection, if that is free by now
             others += [asyncio.create_task(answer(wire, url)) for _ in range(3)]
             assert await asyncio.gather(*others) == [b"ok"] * 4
             await until(lambda: asking.done())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import itertools
+import tracemalloc
 import zlib
 
 import pytest
@@ -67,6 +68,17 @@ def test_headers_are_given_as_they_came() -> None:
             assert (reply.status, reply.dropped) == (418, ())
             pairs = [("X-B", "1"), ("x-a", ""), ("X-b", "é"), ("x-c", "a b")]
             assert reply.headers == [*pairs, ("content-length", "0")]
+
+    run(test)
+
+
+def test_a_change_of_protocol_is_a_reply_without_a_body() -> None:
+    async def test(wire: HttpWire) -> None:
+        raw = b"HTTP/1.1 101 Switching\r\nupgrade: x\r\nconnection: upgrade\r\n\r\nabc"
+        async with serving(Host(raw)) as url:
+            reply = await ask(wire, url)
+            assert (reply.status, await reply.read(9)) == (101, b"")
+            await until(lambda: not wire.open)
 
     run(test)
 
@@ -232,6 +244,25 @@ def test_a_request_is_sent_on_while_its_reply_is_under_way() -> None:
             assert early.read == BODY
 
     run(test)
+
+
+def test_a_request_is_sent_no_faster_than_it_is_taken() -> None:
+    async def test(wire: HttpWire) -> None:
+        early, body = Reluctant(HEAD + b"\r\n"), bytes(BODY)
+        async with serving(early) as url:
+            tracemalloc.start()
+            try:
+                reply = await ask(wire, url, body=body)
+                for _ in range(300):
+                    await asyncio.sleep(0)
+                assert tracemalloc.get_traced_memory()[1] < BODY // 2
+            finally:
+                tracemalloc.stop()
+            early.go.set()
+            await reply.read(9)
+            assert early.read == BODY
+
+    run_in(asyncio.new_event_loop, test, debug=False)
 
 
 @pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, AT_ONCE, AT_ONCE + 1])
