@@ -101,10 +101,8 @@ class Journal:
 
     def _append(self, line: bytes) -> Segment | None:
         with self._lock:
-            if self._is_broken:
-                return None
             try:
-                segment = self._current()
+                segment = None if self._is_broken else self._current()
                 if segment is not None:
                     segment.append(line)
             except OSError:
@@ -114,8 +112,8 @@ class Journal:
 
     def _current(self) -> Segment | None:
         """Where the next line goes; None when there is too much already. Raises OSError."""
-        if self._segments and self._segments[-1].size < SEGMENT_BYTES:
-            return self._segments[-1]
+        if self._segments and (last := self._segments[-1]).size < SEGMENT_BYTES:
+            return last
         if sum(each.size for each in self._segments) >= MOST_BYTES:
             return None
         self._segments.append(_begin(self._ledger))

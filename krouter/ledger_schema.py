@@ -40,7 +40,6 @@ MIGRATIONS: tuple[Migration, ...] = (
             wasted INTEGER NOT NULL, wasted_input INTEGER NOT NULL,
             wasted_output INTEGER NOT NULL, wasted_cost INTEGER NOT NULL)""",
         "CREATE INDEX requests_began ON requests (began)",
-        "CREATE INDEX requests_combo ON requests (combo, began)",
         """CREATE TABLE attempts (
             request INTEGER NOT NULL, step INTEGER NOT NULL, began REAL NOT NULL,
             first_byte REAL, ended REAL, entry TEXT NOT NULL, provider TEXT NOT NULL,

@@ -16,7 +16,7 @@ from msgspec import Raw
 from pydantic import BaseModel, ValidationError
 
 from krouter.combos import Combo, Entry
-from krouter.plan import NOTHING_KNOWN, Plan, make_plan
+from krouter.plan import Plan, make_plan
 from krouter.ranking import Place, order
 from krouter.route import Route
 from krouter.settings import RoutingSettings
@@ -67,17 +67,10 @@ def encode(route: Route) -> Encoded:
 
 def _plain(value: Any) -> Any:
     """What msgspec does not know, as what it knows."""
-    if value is NOTHING_KNOWN:
-        return _NOTHING
-    if isinstance(value, Combo):
-        return _texts.of(value)[0]
-    if isinstance(value, RoutingSettings):
-        return _routings.of(value)
-    if isinstance(value, Entry):
-        return _plain_entry(value)
-    if isinstance(value, MappingProxyType):
-        return dict(value)
-    raise TypeError(f"{type(value).__name__} cannot be kept in a record")
+    make = _PLAIN.get(type(value))
+    if make is None:
+        raise TypeError(f"{type(value).__name__} cannot be kept in a record")
+    return make(value)
 
 
 def _text(combo: Combo) -> tuple[str, bytes]:
@@ -93,7 +86,6 @@ def _routing(settings: RoutingSettings) -> Raw:
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
 _texts = _Known(_text)
 _routings = _Known(_routing)
-_NOTHING = Raw(b"{}")
 
 
 def decode(raw: bytes, combo_text: Callable[[str], bytes | None]) -> Route:
@@ -121,6 +113,10 @@ def rebuild_rankings(route: Route) -> Mapping[str, list[Place]]:
     return {entry: order(standing) for entry, standing in route.rankings.items()}
 
 
+def _digest(combo: Combo) -> str:
+    return _texts.of(combo)[0]
+
+
 _ORDERING = {"name", "strategy", "sticky_limit", "judge", "stream_guard", "on_too_large"} | {
     *("on_refusal", "timeouts", "retries")
 }
@@ -142,6 +138,14 @@ def _plain_entry(entry: Entry) -> dict[str, Any]:
 
 def _dumped(part: BaseModel, fields: set[str]) -> dict[str, Any]:
     return part.model_dump(mode="json", by_alias=True, exclude_unset=True, include=fields)
+
+
+_PLAIN: dict[type, Callable[[Any], Any]] = {
+    Combo: _digest,
+    Entry: _plain_entry,
+    RoutingSettings: _routings.of,
+    MappingProxyType: MappingProxyType.copy,
+}
 
 
 def _combo(text: bytes | None, digest: str) -> Combo:
