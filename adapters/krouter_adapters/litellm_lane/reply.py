@@ -112,11 +112,13 @@ class Stream:
             events = self._frames.feed(raw) if raw else whole_events(self._frames.flush())
         except SSEError as error:
             raise WireError(Fault.GARBAGE, str(error)) from None
-        if self._unread is not None and not any(event.data for event in events):
-            return self._without_events(raw)
-        self._unread = None
-        told = b"".join(self._told(events))
-        self.dropped = _with_lost(self.dropped, self._teller.lost)
+        if self._unread is not None:
+            if not any(event.data for event in events):
+                return self._without_events(raw)
+            self._unread = None
+        told = self._one(events[0]) if len(events) == 1 else b"".join(self._told(events))
+        if self._teller.lost:
+            self.dropped = _with_lost(self.dropped, self._teller.lost)
         if raw:
             return told or ALIVE
         return told + self._ended()
@@ -135,7 +137,7 @@ class Stream:
             yield self._one(event)
 
     def _one(self, event: Event) -> bytes:
-        data = event.data
+        data, name = event.data, event.name
         if not data:
             return ALIVE if event.raw.startswith(b":") else b""
         if data.startswith(b"[DONE]"):
@@ -143,10 +145,10 @@ class Stream:
         value = json_object(data)
         if value is None:
             return encode(data)  # the walk counts it, and leaves it out
-        if event.name == b"error" or value.get("error"):
+        if name == b"error" or value.get("error"):
             return self._failed(value)
-        if self._by_name and event.name:
-            value.setdefault("type", event.name.decode("utf-8", "replace"))
+        if self._by_name and name and "type" not in value:
+            value["type"] = name.decode("utf-8", "replace")
         try:
             return self._teller.feed(value)
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
@@ -215,7 +216,8 @@ def _must_hold_data(aim: Aim, what: str, link: str) -> bool:
 
 def _without_media(chat: dict[str, Any]) -> list[str]:
     """Takes out what is not text: the class would lose it, or upload it while it builds."""
-    lost = [name for kind, name in _MEDIA.items() if _count(chat, kind)]
+    found = _media(chat)
+    lost = [name for kind, name in _MEDIA.items() if found[kind]]
     if lost:
         chat["messages"] = [_text_of(message) for message in chat["messages"]]
     return lost
@@ -321,15 +323,15 @@ def _has_json_spec(sent: Mapping[str, Any]) -> bool:
 
 def lost_media(asked: Mapping[str, Any], sent: Mapping[str, Any]) -> list[str]:
     """Kinds of attachments of which fewer go out than came in, in a chat body."""
-    lost = []
-    for kind, name in _MEDIA.items():
-        if _count(asked, kind) > _count(sent, kind):
-            lost.append(name)
-    return lost
+    given = _media(asked)
+    kept = _media(sent) if given else given
+    return [name for kind, name in _MEDIA.items() if given[kind] > kept[kind]]
 
 
-def _count(chat: Mapping[str, Any], kind: str) -> int:
-    return sum(part.get("type") == kind for part in parts(chat))
+def _media(chat: Mapping[str, Any]) -> Counter[Any]:
+    """How many attachments there are, by the types of their parts."""
+    kinds = (part.get("type") for part in parts(chat))
+    return Counter(kind for kind in kinds if isinstance(kind, str) and kind in _MEDIA)
 
 
 _OWN_NAMES: Mapping[str, Mapping[str, str]] = {

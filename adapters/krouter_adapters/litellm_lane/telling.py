@@ -131,9 +131,10 @@ def json_object(raw: bytes) -> Json | None:
         value = msgspec.json.decode(raw)
     except (msgspec.MsgspecError, RecursionError):
         value = read_loosely(raw, object)
-    if isinstance(value, list) and value and isinstance(value[0], dict) and value[0].get("error"):
-        value = value[0]
-    return value if isinstance(value, dict) else None
+    if isinstance(value, dict):
+        return value
+    first = value[0] if isinstance(value, list) and value else None
+    return first if isinstance(first, dict) and first.get("error") else None
 
 
 def _renamed(chat: Json, names: Mapping[str, str]) -> Json:

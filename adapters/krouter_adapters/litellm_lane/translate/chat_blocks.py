@@ -217,7 +217,8 @@ class ChatBlocks:
     def _delta(self, delta: Json) -> bytes:
         text = delta.get("content")
         # The common case: one more piece of the text that is being sent.
-        if self._head and type(text) is str and text and not any(map(delta.get, _OTHERS)):
+        is_alone = len(delta) == 1 or not any(map(delta.get, _OTHERS))
+        if self._head and type(text) is str and text and is_alone:
             return self._more(text)
         thought = delta.get("reasoning_content")
         if not isinstance(thought, str):

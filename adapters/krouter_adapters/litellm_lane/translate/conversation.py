@@ -95,9 +95,10 @@ class Conversation:
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
         blocks = as_dicts(content)
-        for block in blocks:
-            self._note_assistant(block)
-        text = joined_text([{**block, "type": _kind(block)} for block in blocks])
+        kinds = [_kind(block) for block in blocks]
+        for block, kind in zip(blocks, kinds, strict=True):
+            self._note_assistant(block, kind)
+        text = joined_text(blocks, kinds)
         calls = [self._call(block) for block in blocks if block.get("type") == "tool_use"]
         if not text and not calls:
             self._dropped_thinking(blocks)
@@ -109,8 +110,7 @@ class Conversation:
         self._keep_thinking(message, blocks)
         self._out.append(message)
 
-    def _note_assistant(self, block: Json) -> None:
-        kind = _kind(block)
+    def _note_assistant(self, block: Json, kind: str) -> None:
         self._marks(block)
         if kind == "text" and block.get("citations"):
             self._dropped.add("citations")

@@ -165,8 +165,10 @@ def _ordered(messages: list[Json]) -> list[Json]:
         message = messages[index]
         out.append(message)
         index += 1
-        order = [as_text(call.get("id")) for call in as_dicts(message.get("tool_calls"))]
-        if not order or message.get("role") != "assistant":
+        if "tool_calls" not in message or message.get("role") != "assistant":
+            continue
+        order = [as_text(call.get("id")) for call in as_dicts(message["tool_calls"])]
+        if not order:
             continue
         results: dict[str, Json] = {}
         between: list[Json] = []

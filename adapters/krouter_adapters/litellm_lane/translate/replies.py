@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from krouter.dialects.thinking import UNSIGNED
 from krouter_adapters.litellm_lane.translate.chat_parts import content_texts, untold
@@ -183,7 +184,7 @@ def messages_reply_to_chat(
     thought = "".join(
         as_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"
     )
-    text = joined_text(blocks)
+    text = joined_text(blocks, [block.get("type") for block in blocks])
     message: Json = {"role": "assistant", "content": text or None, "refusal": None}
     if thought:
         message["reasoning_content"] = thought
@@ -210,17 +211,17 @@ def messages_reply_to_chat(
     }
 
 
-def joined_text(blocks: list[Json]) -> str:
-    """The text of blocks. Text blocks side by side are one text in pieces; with something else
-    between them they are two."""
+def joined_text(blocks: list[Json], kinds: list[Any]) -> str:
+    """The text of blocks, of which `kinds` says what they are. Text blocks side by side are one
+    text in pieces; with something else between them they are two."""
     out: list[str] = []
     apart = False
-    for block in blocks:
-        text = as_text(block.get("text")) if block.get("type") == "text" else ""
+    for block, kind in zip(blocks, kinds, strict=True):
+        text = as_text(block.get("text")) if kind == "text" else ""
         if text:
             out.append("\n\n" + text if apart and out else text)
             apart = False
-        elif block.get("type") != "text":
+        elif kind != "text":
             apart = True
     return "".join(out)
 

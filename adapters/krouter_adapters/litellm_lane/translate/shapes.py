@@ -158,6 +158,8 @@ def to_json(value: Any) -> str:
 
 def from_json(text: str) -> Any:
     """The value, or None where the text is no JSON even to clients that read loosely."""
+    if not text:
+        return None
     try:
         return msgspec.json.decode(text)
     except (UnicodeEncodeError, RecursionError, msgspec.MsgspecError):
