@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -30,6 +31,17 @@ CHAT_REPLY = json.dumps(
             }
         ],
         "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    }
+).encode()
+MESSAGES_REPLY = json.dumps(
+    {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "m",
+        "content": [{"type": "text", "text": "hi"}],
+        "stop_reason": "end_turn",
+        "usage": {"input_tokens": 1, "output_tokens": 1},
     }
 ).encode()
 PIXEL = (
@@ -118,6 +130,42 @@ def test_a_keyless_provider_is_sent_no_key() -> None:
         assert not {"authorization", "x-api-key", "api-key"} & {n for n, _ in request.headers}
         assert b"no-key" not in request.body
         assert not [value for _, value in request.headers if "no-key" in value]
+
+
+MEANT_FOR_THE_MAKER = {
+    "Codex": (
+        *("x-codex-turn-state", "x-codex-window-id", "x-openai-subagent", "x-client-request-id"),
+        *("x-oai-attestation", "x-responsesapi-include-timing-metrics", "session-id", "originator"),
+    ),
+    "Claude Code": (
+        *("x-claude-code-session-id", "x-claude-code-agent-id", "x-claude-remote-session-id"),
+        *("x-anthropic-additional-protection", "x-app", "x-stainless-lang", "anthropic-beta"),
+    ),
+    "Copilot CLI": ("x-github-api-version", "x-copilot-request-id", "x-initiator"),
+    "Gemini CLI": ("x-goog-api-client", "x-gemini-api-privileged-user-id"),
+}
+MEANT_FOR_ANY = {"x-team": "a", "x-session-affinity": "b", "x-apple": "c", "idempotency-key": "d"}
+
+
+@pytest.mark.parametrize("client", MEANT_FOR_THE_MAKER)
+@pytest.mark.parametrize(
+    ("dialect", "to", "reply"),
+    [
+        ("responses", own(chat="http://h/v1"), CHAT_REPLY),
+        ("messages", own(chat="http://h/v1"), CHAT_REPLY),
+        ("chat", own(messages="http://h"), MESSAGES_REPLY),
+    ],
+)
+def test_what_a_client_tells_its_own_maker_stays_here(
+    client: str, dialect: str, to: Provider, reply: bytes
+) -> None:
+    wire = FakeWire(reply)
+    own_words = [(name, "state") for name in MEANT_FOR_THE_MAKER[client]]
+    asked = replace(call(dialect), headers=[*own_words, *MEANT_FOR_ANY.items()])
+    assert ask(asked, to, wire=wire).status == 200
+    sent = dict(wire.sent[0].headers)
+    assert "state" not in sent.values()
+    assert {name: sent.get(name) for name in MEANT_FOR_ANY} == MEANT_FOR_ANY
 
 
 def test_litellm_does_not_name_itself() -> None:

@@ -59,7 +59,15 @@ _MEDIA = {"image_url": "image", "file": "file", "input_audio": "audio", "video_u
 # Headers by which LiteLLM names itself to a provider.
 _ATTRIBUTION = frozenset(("x-pplx-integration", "x-novita-source", "http-referer", "x-title"))
 CREDENTIALS = frozenset(("authorization", "x-api-key", "api-key", "x-goog-api-key"))
-_NOT_PASSED = ("x-stainless-", "x-forwarded-", "x-real-ip", "x-request-id")
+_NOT_PASSED = frozenset(("x-real-ip", "x-request-id"))
+_NOT_PASSED_FROM = ("x-stainless-", "x-forwarded-")
+# What a client tells its own maker's service: state and ids that mean nothing to another.
+_FOR_MAKERS = frozenset(("x-app", "x-initiator", "x-client-request-id", "x-goog-api-client"))
+_FOR_MAKERS_FROM = (
+    *("x-codex-", "x-openai-", "x-oai-", "x-responsesapi-"),
+    *("x-claude-", "x-anthropic-", "x-cc-", "x-ccr-"),
+    *("x-github-", "x-copilot-", "x-gemini-"),
+)
 
 
 @dataclass(slots=True)
@@ -262,7 +270,11 @@ def headers_of(call: Call, target: Target, aim: Aim, built: Mapping[str, Any]) -
 
 
 def _passes(name: str) -> bool:
-    return name == IDEMPOTENCY_KEY or (name.startswith("x-") and not name.startswith(_NOT_PASSED))
+    if name in _NOT_PASSED or name in _FOR_MAKERS:
+        return False
+    if name.startswith((*_NOT_PASSED_FROM, *_FOR_MAKERS_FROM)):
+        return False
+    return name == IDEMPOTENCY_KEY or name.startswith("x-")
 
 
 def _signed(headers: Headers, target: Target, aim: Aim) -> Headers:
