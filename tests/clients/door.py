@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
@@ -15,6 +15,8 @@ import httptools
 
 READ_SIZE = 65536
 CONTINUE, UPGRADED = 100, 101
+UNTAKEN, UNREADABLE = "krouter takes no connection", "what is no HTTP"
+"""What stands in place of the method where there is no request to tell of."""
 
 
 @dataclass(slots=True)
@@ -24,14 +26,15 @@ class Visit:
     method: str
     target: str = ""
     status: int | None = None
+    body: bytearray = field(default_factory=bytearray, compare=False, repr=False)
 
     @property
     def failed(self) -> bool:
         return self.status is None or self.status >= 400
 
     def __str__(self) -> str:
-        path = self.target.partition("?")[0]
-        return f"{self.method} {path}: {self.status or 'no answer'}"
+        asked = f"{self.method} {self.target.partition('?')[0]}".rstrip()
+        return f"{asked}: {self.status or 'no answer'}"
 
 
 class Door:
@@ -43,6 +46,7 @@ class Door:
         """What has come since the last `clear`, oldest first."""
         self._inner = urlsplit(url)
         self._ready = threading.Event()
+        self._relays: set[asyncio.Task[None]] = set()
         self._loop: asyncio.AbstractEventLoop
         self._stopping: asyncio.Event
         self._thread = threading.Thread(target=self._run, name="door", daemon=True)
@@ -69,17 +73,24 @@ class Door:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        server = await asyncio.start_server(self._relay, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._open, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
         self._ready.set()
         await self._stopping.wait()
         server.close()
+
+    def _open(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """asyncio itself forgets the task of a connection that is lost, and what it waits for."""
+        task = asyncio.get_running_loop().create_task(self._relay(reader, writer))
+        self._relays.add(task)
+        task.add_done_callback(self._relays.discard)
 
     async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         meter = Meter(self.visits)
         try:
             answers, asks = await asyncio.open_connection(self._inner.hostname, self._inner.port)
         except OSError:
+            self.visits.append(Visit(UNTAKEN))
             writer.transport.abort()
             return
         ways = (pass_on(reader, asks, meter.ask), pass_on(answers, writer, meter.answer))
@@ -104,24 +115,35 @@ async def pass_on(
 
 
 class Meter:
-    """Reads both directions of one connection."""
+    """Reads both directions of one connection, until one of them cannot be read."""
 
     def __init__(self, visits: list[Visit]) -> None:
         self._visits = visits
         self._open: list[Visit] = []
         self._requests = Requests(self._begin)
         self._responses = Responses(self._end)
+        self._is_lost = False
 
     def ask(self, data: bytes) -> None:
-        self._requests.feed(data)
+        self._read(self._requests.feed, data)
 
     def answer(self, data: bytes) -> None:
-        self._responses.feed(data)
+        self._read(self._responses.feed, data)
 
-    def _begin(self, method: str, target: str) -> None:
+    def _read(self, feed: Callable[[bytes], None], data: bytes) -> None:
+        if self._is_lost:
+            return
+        try:
+            feed(data)
+        except httptools.HttpParserError:
+            self._is_lost = True
+            self._visits.append(Visit(UNREADABLE))
+
+    def _begin(self, method: str, target: str) -> Visit:
         visit = Visit(method, target)
         self._visits.append(visit)
         self._open.append(visit)
+        return visit
 
     def _end(self, status: int) -> bool:
         """Whether no body follows, whatever the headers say."""
@@ -133,11 +155,12 @@ class Meter:
 
 
 class Requests:
-    """Tells of each request once its headers are read."""
+    """Tells of each request once its headers are read, and keeps its body."""
 
-    def __init__(self, begin: Callable[[str, str], None]) -> None:
+    def __init__(self, begin: Callable[[str, str], Visit]) -> None:
         self._begin = begin
         self._target = b""
+        self._visit = Visit("")
         self._parser = httptools.HttpRequestParser(self)
 
     def feed(self, data: bytes) -> None:
@@ -155,7 +178,10 @@ class Requests:
         self._target += part
 
     def on_headers_complete(self) -> None:
-        self._begin(self._parser.get_method().decode(), self._target.decode())
+        self._visit = self._begin(self._parser.get_method().decode(), self._target.decode())
+
+    def on_body(self, part: bytes) -> None:
+        self._visit.body += part
 
 
 class Responses:

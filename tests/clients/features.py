@@ -347,8 +347,8 @@ def run_features(name: str, client: Client, keep: Path) -> Iterator[tuple[str, l
     ):
         home = Path(folder) / "krouter"
         write_home(home, client.dialect, upstream.url)
-        key = make_key(home)
-        with serving(home, keep / "krouter-features.log") as url, Door(url) as door:
+        key, log = make_key(home), keep / "krouter-features.log"
+        with serving(home, log) as served, Door(served.url) as door:
             for number, feature in enumerate(FEATURES.get(name, ())):
                 cells = []
                 for lane in LANES:
@@ -357,6 +357,7 @@ def run_features(name: str, client: Client, keep: Path) -> Iterator[tuple[str, l
                     scene = Scene(client, place, lane, upstream, door, feature.allowed)
                     cells.append(try_out(feature, scene))
                     (keep / f"feature-{number}-{lane}.log").write_text(scene.printed)
+                    served.check()
                 yield feature.title, cells
 
 

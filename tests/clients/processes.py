@@ -20,7 +20,13 @@ APART = ("--pid", "--fork", "--kill-child", "--mount-proc")
 
 
 def unshare(*options: str) -> list[str]:
-    return [shutil.which("unshare") or "unshare", *USER, *options]
+    """A program that runs what follows in namespaces of its own. It is killed when the thread ends
+    that has started it, however that ends."""
+    return [*map(_found, ("setpriv", "--pdeathsig", "KILL", "unshare")), *USER, *options]
+
+
+def _found(word: str) -> str:
+    return shutil.which(word) or word
 
 
 def isolated(command: Sequence[str]) -> list[str]:

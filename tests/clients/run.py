@@ -43,7 +43,7 @@ def run_client(client: Client, keep: Path) -> Iterator[tuple[str, list[str]]]:
         home = Path(folder) / "krouter"
         write_home(home, client.dialect, upstream.url)
         key = make_key(home)
-        with serving(home, keep / "krouter.log") as url, Door(url) as door:
+        with serving(home, keep / "krouter.log") as served, Door(served.url) as door:
             for lane in LANES:
                 cells = []
                 for case in CASES:
@@ -51,6 +51,7 @@ def run_client(client: Client, keep: Path) -> Iterator[tuple[str, list[str]]]:
                     place = make_place(Path(folder), name, door.url, key)
                     door.clear()
                     outcome = run_case(client, lane, case, place, upstream)
+                    served.check()
                     visits = list(door.visits)
                     told = "\n".join(map(str, visits))
                     (keep / f"{name}.log").write_text(f"{outcome.printed}\n--- requests\n{told}\n")
@@ -164,9 +165,22 @@ def make_key(home: Path) -> str:
     return done.stdout.strip()
 
 
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A krouter that serves at `url`."""
+
+    url: str
+    process: subprocess.Popen[bytes]
+
+    def check(self) -> None:
+        """Raises RuntimeError once it has ended: what a client then does tells nothing of it."""
+        if (code := self.process.poll()) is not None:
+            raise RuntimeError(f"krouter has ended under the client, with exit code {code}")
+
+
 @contextmanager
-def serving(home: Path, log: Path) -> Iterator[str]:
-    """`krouter serve` at a free port; its address."""
+def serving(home: Path, log: Path) -> Iterator[Served]:
+    """`krouter serve` at a free port."""
     command = krouter("serve", "--log", "--port", "0", "--home", str(home))
     with (
         log.open("w") as written,
@@ -175,7 +189,7 @@ def serving(home: Path, log: Path) -> Iterator[str]:
         ) as process,
     ):
         try:
-            yield wait_for_url(process, log)
+            yield Served(wait_for_url(process, log), process)
         finally:
             end(process)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import tomllib
 from itertools import product
 from pathlib import Path
@@ -18,7 +20,7 @@ from tests.clients.clients import CLIENTS
 from tests.clients.door import Visit
 from tests.clients.features import FEATURES
 from tests.clients.install import PINS, version
-from tests.clients.run import Outcome, cell
+from tests.clients.run import Outcome, Served, cell
 
 TEXT = "# Title\n\n<!-- results -->\n<!-- /results -->\n\nEnd.\n"
 ORDER = ["a 1", "b 2"]
@@ -122,3 +124,12 @@ def test_the_table_of_features_holds_what_is_tried_out() -> None:
 @pytest.mark.parametrize("cell", ["", "ok-ish", "-1", "okay", "exit code 1"])
 def test_a_cell_that_only_begins_well_is_not_well(cell: str) -> None:
     assert not book.is_well(cell)
+
+
+def test_a_krouter_that_has_ended_is_not_taken_for_a_client_s_fault() -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        served = Served("http://127.0.0.1:9", process)
+        served.check()
+        process.communicate(b"\n")
+        with pytest.raises(RuntimeError, match="ended under the client, with exit code 0"):
+            served.check()

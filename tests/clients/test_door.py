@@ -76,3 +76,31 @@ def test_a_caller_that_leaves_ends_the_request_behind_the_door(
         caller.sendall(head + b'{"model":"m"}')
         upstream.wait(1)
     assert upstream.requests[0].closed.wait(30)
+
+
+def test_the_body_of_a_request_is_kept(door: Door) -> None:
+    with httpx.Client(base_url=door.url) as client:
+        for text in ("one", "two" * 100_000):
+            client.post("/v1/chat/completions", content=text)
+        client.post("/v1/chat/completions", content=iter([b"th", b"ree"]))
+    assert [bytes(visit.body) for visit in door.visits] == [b"one", b"two" * 100_000, b"three"]
+
+
+def test_a_server_that_is_gone_is_told_from_a_caller_that_is_silent() -> None:
+    with Upstream() as upstream:
+        url = upstream.url
+    with Door(url) as door:
+        with pytest.raises(httpx.TransportError):
+            httpx.post(f"{door.url}/v1/chat/completions", json=BODY)
+        assert notes(door) == ["krouter takes no connection: no answer"]
+        assert door.visits[0].failed
+
+
+def test_what_is_no_http_is_handed_on_and_noted(door: Door) -> None:
+    address = urlsplit(door.url)
+    with socket.create_connection((str(address.hostname), address.port or 0)) as caller:
+        caller.sendall(b"\0\1\2 nothing\r\n\r\n")
+        caller.shutdown(socket.SHUT_WR)
+        answer = b"".join(iter(lambda: caller.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert notes(door) == ["what is no HTTP: no answer"]

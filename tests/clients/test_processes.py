@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -46,6 +47,33 @@ def test_a_process_in_a_session_of_its_own_ends_with_the_client(tmp_path: Path) 
     finally:
         os.close(read)
     assert told == b"here"
+
+
+LEAVES = """
+import subprocess, sys
+from tests.clients.processes import isolated
+waits = "import os, sys; os.write(os.open(sys.argv[1], os.O_WRONLY), b'here'); os.read(0, 1)"
+subprocess.run(isolated([sys.executable, "-c", waits, sys.argv[1]]))
+"""
+
+
+@needs_namespaces
+def test_what_a_killed_harness_has_started_ends_with_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    read = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    command = [sys.executable, "-c", LEAVES, str(fifo)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as harness:
+        try:
+            assert select.select([read], [], [], 60)[0]
+            assert os.read(read, 4) == b"here"
+            harness.kill()
+            assert select.select([read], [], [], 60)[0], "it has outlived the harness"
+            assert os.read(read, 4) == b""
+        finally:
+            os.close(read)
+            if harness.stdin:
+                harness.stdin.close()
 
 
 def test_a_process_that_does_not_listen_is_killed() -> None:
