@@ -134,7 +134,7 @@ def opencode_guide(target: Target, places: Places) -> Guide:
     text = json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
     note = (
         "The provider krouter speaks chat, krouter-messages Anthropic messages, krouter-responses"
-        " OpenAI responses: keep the one you need."
+        " OpenAI responses: keep the one you need, and name it in model and small_model."
     )
     return Guide(
         _own_key(target), (File(places.opencode, text),), "opencode", (note, *_reads_key(target))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import secrets
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -12,19 +11,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.clients.cases import HEALTHY, LANES, combo_name, write_home
-from tests.clients.clients import PROMPT, Client, Place, Start
-from tests.clients.door import Door, Visit
-from tests.clients.guided import set_up_by_env, started_by_code
+from tests.clients.cases import LANES, combo_name, write_home
+from tests.clients.clients import PROMPT, Client
+from tests.clients.door import Door
+from tests.clients.guided import set_up_by_env, started_by_code, store_key
 from tests.clients.processes import isolated
 from tests.clients.run import (
     SECONDS,
     client_env,
     make_key,
     make_place,
-    run_command,
     serving,
 )
+from tests.clients.scene import Feature, Scene, WrongError
 from tests.clients.screen import shows
 from tests.upstream import Behaviour, Request, ToolUser, Upstream
 from tests.upstream.book import Step
@@ -35,90 +34,6 @@ UPGRADE_REQUIRED = 426
 COUNTS = 24
 """Parts of its context that Claude Code has counted."""
 TURN_STATE = "x-codex-turn-state"
-
-
-class WrongError(Exception):
-    """A feature does not work; says how."""
-
-
-@dataclass(slots=True)
-class Scene:
-    """One client in front of one provider, and all that it has printed."""
-
-    client: Client
-    place: Place
-    lane: str
-    upstream: Upstream
-    door: Door
-    allowed: frozenset[int] = frozenset()
-    """The statuses of failure that belong to the feature."""
-    printed: str = ""
-    runs: int = 0
-
-    def model(self, *steps: str | Step) -> None:
-        """How the provider answers; without steps as in the table of cases."""
-        self.upstream.clear()
-        self.door.clear()
-        self.runs = 0
-        self.upstream.script(HEALTHY, steps or [self.client.model(self.place)])
-
-    def start(self, *before: str, prompt: str = PROMPT, also: tuple[str, ...] = ()) -> Start:
-        """The client's usual start with other words in front of and behind the prompt."""
-        usual = self.client.start(self.place)
-        at = usual.command.index(PROMPT)
-        front, behind = usual.command[:at], usual.command[at + 1 :]
-        return replace(usual, command=[*front, *before, prompt, *behind, *also])
-
-    def run(self, start: Start) -> str:
-        """The answer of a run that ended well."""
-        self.runs += 1
-        code, printed, errors = run_command(start, self.place)
-        self.printed += f"{start.command}\nexit code {code}\n{printed}\n{errors}\n"
-        if code is None:
-            raise WrongError("does not end")
-        if code:
-            raise WrongError(f"exit code {code}")
-        return start.answer(printed)
-
-    def prove(self, start: Start) -> str:
-        """The answer must hold a proof that is new, which is given."""
-        proof = f"proof-{secrets.token_hex(8)}"
-        self.place.proof.write_text(proof + "\n")
-        if proof not in self.run(start):
-            raise WrongError("answer without the proof")
-        return proof
-
-    def visits(self) -> list[Visit]:
-        """The requests since `model`, without what the client probes in each run."""
-        return self.client.count(self.door.visits, self.runs)
-
-    def expect(self, count: int) -> None:
-        """How many requests must have come, none of them refused, and have reached the provider."""
-        for came in (len(self.visits()), len(self.upstream.requests)):
-            if came != count:
-                raise WrongError(f"{came} requests instead of {count}")
-
-    def expect_posts(self, count: int) -> None:
-        """How many of the requests must have been for an answer, beside those for lists."""
-        if (came := sum(visit.method == "POST" for visit in self.visits())) != count:
-            raise WrongError(f"{came} requests for an answer instead of {count}")
-
-    def check_statuses(self) -> None:
-        """Raises WrongError for a request that failed, unless that is what is tried out."""
-        for visit in self.visits():
-            if visit.failed and visit.status not in self.allowed:
-                raise WrongError(str(visit))
-
-
-@dataclass(frozen=True, slots=True)
-class Feature:
-    """`run` raises WrongError where it does not work."""
-
-    title: str
-    run: Callable[[Scene], None]
-    lanes: tuple[str, ...] = LANES
-    """Where there is something to see; the cell of another lane is `-`."""
-    allowed: frozenset[int] = frozenset()
 
 
 def call(tool: str, **arguments: Any) -> Behaviour:
@@ -203,6 +118,40 @@ def claude_searches(scene: Scene) -> None:
         raise WrongError("the model is not told what was found")
 
 
+def claude_sends(scene: Scene) -> None:
+    """What other clients do not send must be there, and is kept for whoever can read it."""
+    scene.model()
+    scene.prove(scene.start())
+    scene.expect(2)
+    for visit, request in zip(scene.visits(), scene.upstream.requests, strict=True):
+        sent, passed = json.loads(visit.body), request.json
+        told = [turn["content"] for turn in sent["messages"] if turn["role"] == "system"]
+        there = {
+            "system message": told,
+            "adaptive thinking": sent.get("thinking", {}).get("type") == "adaptive",
+            "context_management": sent.get("context_management"),
+            "deferred tool": [tool for tool in sent["tools"] if tool.get("defer_loading")],
+        }
+        if missing := [name for name, found in there.items() if not found]:
+            raise WrongError(f"sends no {missing[0]}")
+        if scene.lane == "native":
+            changed = [name for name in sent if name != "model" and passed.get(name) != sent[name]]
+            if changed or passed.keys() != sent.keys():
+                raise WrongError(f"is passed on with other {', '.join(changed) or 'fields'}")
+        elif not set(map(words_of, told)) <= said_by_system(passed):
+            raise WrongError("loses a system message")
+
+
+def words_of(content: Any) -> str:
+    return content if isinstance(content, str) else "".join(block["text"] for block in content)
+
+
+def said_by_system(body: dict[str, Any]) -> set[str]:
+    """The texts of the system messages of a chat."""
+    turns = (turn for turn in body["messages"] if turn["role"] == "system")
+    return {words_of(turn["content"]) for turn in turns}
+
+
 def claude_repeats(scene: Scene) -> None:
     scene.model("reset=3", scene.client.model(scene.place))
     scene.prove(scene.start())
@@ -273,7 +222,7 @@ def codex_keeps_state(scene: Scene) -> None:
 
 def codex_delegates(scene: Scene) -> None:
     """Tools in a namespace start a sub-agent and wait for it; a chat provider sees plain tools."""
-    space = "multi_agent_v1__"
+    space = "multi_agent_v1." if scene.lane == "native" else "multi_agent_v1__"
 
     def agent(request: Request) -> Behaviour:
         results = list(latest_results(request.json))
@@ -302,6 +251,20 @@ def opencode_delegates(scene: Scene) -> None:
     scene.expect(5)
 
 
+def by_env(name: str, **how: Any) -> Feature:
+    return Feature(f"set up by `krouter env {name}`", set_up_by_env(name, **how))
+
+
+def by_opencode_s_provider(provider: str) -> Feature:
+    """One of the others that `krouter env opencode` prints, named in the file as its note says."""
+    run = set_up_by_env("opencode", edit=lambda text: text.replace('"krouter/', f'"{provider}/'))
+    return Feature(f"set up by `krouter env opencode`, provider `{provider}`", run)
+
+
+SDKS = {
+    "openai": ("python-chat", "python-responses", "js-chat", "js-responses"),
+    "anthropic": ("python", "js"),
+}
 OPENCODE = (
     Feature("session that goes on (`--continue`)", resumes("--continue")),
     Feature("sub-agent (`task`)", opencode_delegates),
@@ -313,10 +276,14 @@ FEATURES: Mapping[str, tuple[Feature, ...]] = {
         Feature("`/compact`", claude_compacts),
         Feature("token counts (`/context`)", claude_counts),
         Feature("search for deferred tools", claude_searches),
+        Feature(
+            "system messages, adaptive thinking, `context_management`, deferred tools",
+            claude_sends,
+        ),
         Feature("stream broken in the middle: asks again without streaming", claude_repeats),
         Feature("combo by its `claude-` name", claude_alias),
         Feature("combos in its `/model` menu (model discovery)", claude_discovers, ("native",)),
-        Feature("set up by `krouter env claude`", set_up_by_env("claude")),
+        by_env("claude"),
         Feature("started by `krouter code`", started_by_code),
     ),
     "codex": (
@@ -327,15 +294,22 @@ FEATURES: Mapping[str, tuple[Feature, ...]] = {
             allowed=frozenset({UPGRADE_REQUIRED}),
         ),
         Feature("turn state header", codex_keeps_state, ("native",)),
-        Feature("sub-agent by tools in a namespace", codex_delegates, ("translated",)),
-        Feature("set up by `krouter env codex`", set_up_by_env("codex")),
+        Feature("sub-agent by tools in a namespace", codex_delegates),
+        by_env("codex"),
     ),
     "opencode-chat": (
         *OPENCODE,
-        Feature("set up by `krouter env opencode`", set_up_by_env("opencode")),
+        by_env("opencode"),
     ),
-    "opencode-messages": OPENCODE,
-    "opencode-responses": OPENCODE,
+    "opencode-messages": (*OPENCODE, by_opencode_s_provider("krouter-messages")),
+    "opencode-responses": (*OPENCODE, by_opencode_s_provider("krouter-responses")),
+    **{f"{name}-{kind}": (by_env(name),) for name, kinds in SDKS.items() for kind in kinds},
+    **{
+        f"langchain-{kind}": (by_env("langchain", options=["BARE"]),)
+        for kind in ("openai", "anthropic")
+    },
+    "llm": (by_env("llm", prepare=store_key),),
+    "aider": (by_env("aider"),),
 }
 
 

@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tests.clients.clients import Start
 from tests.clients.install import NODE, program
 from tests.clients.run import client_env, krouter, krouter_env
-
-if TYPE_CHECKING:
-    from tests.clients.features import Scene
+from tests.clients.scene import Scene
 
 
 def started_by_code(scene: Scene) -> None:
@@ -25,29 +23,51 @@ def started_by_code(scene: Scene) -> None:
     options = ("--url", scene.place.url, "--model", scene.place.model)
     path = f"{Path(program(NODE, 'claude')).parent}:{os.environ['PATH']}"
     env = {**krouter_env(), "PATH": path, "KROUTER_KEY": scene.place.key}
-    words = [word for word in usual.command[1:] if word not in ("--model", scene.place.model)]
+    words = without_model(usual.command)[1:]
     scene.prove(Start(krouter("code", *options, *words), env))
     scene.expect_posts(2)
 
 
-def set_up_by_env(name: str) -> Callable[[Scene], None]:
-    """Its files and variables are those of `krouter env NAME --json`, and no others."""
+def without_model(command: list[str]) -> list[str]:
+    """The command without the option that names a model."""
+    at = command.index("--model") if "--model" in command else len(command)
+    return [*command[:at], *command[at + 2 :]]
+
+
+def set_up_by_env(
+    name: str,
+    options: Sequence[str] = (),
+    edit: Callable[[str], str] = str,
+    prepare: Callable[[Scene, Sequence[str]], None] = lambda scene, notes: None,
+) -> Callable[[Scene], None]:
+    """The client finds the files and variables of `krouter env NAME --json`, and no others.
+    `edit` and `prepare` do what the notes say, to the files and beside them."""
 
     def run(scene: Scene) -> None:
         scene.model()
-        usual = scene.start()
+        usual = scene.client.start(scene.place)
         for settings in (*scene.place.home.rglob("config.toml"), *scene.place.work.glob("*.json")):
             settings.unlink()
         told = guide(scene, name)
         for file in told["files"]:
             path = Path(file["path"])
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(file["text"])
+            path.write_text(edit(file["text"]))
+        prepare(scene, told["notes"])
         scene.door.clear()
-        scene.prove(replace(usual, env=told["variables"]))
+        command = without_model(usual.command) if told["variables"] else usual.command
+        command = [*command, *options]
+        scene.prove(replace(usual, command=command, env=told["variables"]))
         scene.expect_posts(scene.client.requests)
 
     return run
+
+
+def store_key(scene: Scene, notes: Sequence[str]) -> None:
+    """Does what llm is told to do once, without being asked for the key."""
+    (words,) = (note.partition(": ")[2].split() for note in notes if note.startswith("Store"))
+    command = [program("sdks", words[0]), *words[1:], "--value", scene.place.key]
+    subprocess.run(command, env=client_env(Start([]), scene.place), check=True)
 
 
 def guide(scene: Scene, name: str) -> dict[str, Any]:

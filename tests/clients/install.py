@@ -65,7 +65,8 @@ def install_node(place: str) -> None:
 def install_python(place: str) -> None:
     uv = str(Path(sys.executable).parent / "uv")
     home = folder(place)
-    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, home], check=True)
+    create = [uv, "venv", "--quiet", "--relocatable", "--python", sys.executable, home]
+    subprocess.run(create, check=True)
     wanted = ["--require-hashes", "--requirement", str(PINS / f"{place}.txt")]
     env = {**os.environ, "VIRTUAL_ENV": str(home)}
     subprocess.run([uv, "pip", "install", "--quiet", *wanted], env=env, check=True)

@@ -1,11 +1,12 @@
-"""A caller of each dialect runs a tool and is told what only that knew, when the first entry fails:
-through providers of its own dialect and of another, streamed."""
+"""A caller of each dialect runs a tool and is told what only that knew, when the first entry fails
+in whichever way: through providers of its own dialect and of another, streamed."""
 
 from __future__ import annotations
 
 import json
 import secrets
 from collections.abc import Callable, Iterator
+from itertools import product
 from typing import Any
 
 import anthropic
@@ -20,15 +21,36 @@ ADDRESS = {"chat": "/v1", "messages": "", "responses": "/v1", "gemini": ""}
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"door": {"type": "string"}}}
 QUESTION = "What is the word of the front door?"
 
+FAULTS = {
+    "429": "status=429;retry-after=30",
+    "529": "status=529",
+    "reset": "reset",
+    "error first": "error=0",
+    "cut before any event": "end=0",
+    "guarded, cut before content": "end=1",
+    "guarded, empty": "empty=done",
+}
+"""How the first entry fails, by name."""
+
 Tool = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
 def upstream() -> Iterator[Upstream]:
     with Upstream() as upstream:
-        upstream.script("busy", ["status=529"])
+        for name, fault in FAULTS.items():
+            upstream.script(model_of(name), [fault])
         upstream.script("good", [ToolUser("word_of", {"door": "front"})])
         yield upstream
+
+
+def model_of(fault: str) -> str:
+    """The model that fails so."""
+    return fault.replace(" ", "-").replace(",", "")
+
+
+def combo_of(fault: str, spoken: str) -> str:
+    return f"{model_of(fault)}-{spoken}"
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +61,12 @@ def served(upstream: Upstream, tmp_path_factory: pytest.TempPathFactory) -> Iter
         for spoken, base in ADDRESS.items()
     )
     combos = {
-        spoken: {"models": [f"busy-{spoken}/busy", f"good-{spoken}/good"]} for spoken in ADDRESS
+        combo_of(fault, spoken): {
+            "models": [f"busy-{spoken}/{model_of(fault)}", f"good-{spoken}/good"],
+            "streamGuard": "first" if fault.startswith("guarded") else "off",
+        }
+        for fault in FAULTS
+        for spoken in ADDRESS
     }
     home = tmp_path_factory.mktemp("home")
     with Krouter(home, combos=combos, settings=settings) as krouter:
@@ -128,11 +155,16 @@ def gemini(krouter: Krouter, combo: str, tool: Tool) -> str:
 CALLERS = {"chat": chat, "messages": messages, "responses": responses, "gemini": gemini}
 
 
-@pytest.mark.parametrize("lane", ["native", "translated"])
-@pytest.mark.parametrize("dialect", CALLERS)
+NOT_THERE = ("gemini", "native", "guarded, cut before content")
+"""Gemini's first event holds content already."""
+CASES = [each for each in product(CALLERS, ("native", "translated"), FAULTS) if each != NOT_THERE]
+
+
+@pytest.mark.parametrize(("dialect", "lane", "fault"), CASES)
 def test_a_caller_is_told_what_only_its_tool_knows(
-    served: Krouter, upstream: Upstream, dialect: str, lane: str
+    served: Krouter, upstream: Upstream, dialect: str, lane: str, fault: str
 ) -> None:
+    """Each caller sends its two requests once, and the entry that fails is asked for the first."""
     served.forget()
     proof = secrets.token_hex(8)
     asked: list[str] = []
@@ -142,8 +174,10 @@ def test_a_caller_is_told_what_only_its_tool_knows(
         return proof
 
     before = len(upstream.requests)
-    answer = CALLERS[dialect](served, dialect if lane == "native" else OTHER[dialect], tool)
+    combo = combo_of(fault, dialect if lane == "native" else OTHER[dialect])
+    answer = CALLERS[dialect](served, combo, tool)
     assert answer == f"The tool said: {proof}"
     assert asked == ["front"]
     models = [request.model for request in upstream.requests[before:]]
-    assert models == ["busy", "good", "good"]
+    assert models[0] == model_of(fault)
+    assert [model for model in models if model == "good"] == ["good"] * 2

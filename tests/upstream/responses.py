@@ -132,15 +132,25 @@ def message(ask: Ask, text: str, behaviour: Behaviour) -> Item:
     return item | {"status": "in_progress"}, events, done
 
 
+def named(tools: Any, name: str) -> dict[str, str]:
+    """A tool that stands in a namespace is called by both names: `name` may be SPACE.TOOL."""
+    space, dot, inner = name.rpartition(".")
+    for tool in tools if isinstance(tools, list) and dot else ():
+        if tool.get("type") == "namespace" and tool.get("name") == space:
+            return {"namespace": space, "name": inner}
+    return {"name": name}
+
+
 def call(ask: Ask, name: str, arguments: str) -> Item:
     item = {
         "id": f"fc_{ask.serial:024d}",
         "type": "function_call",
         "status": "in_progress",
         "call_id": f"call_{ask.serial:024d}",
-        "name": name,
+        **named(ask.fields.get("tools"), name),
         "arguments": "",
     }
+    name = item["name"]
     kind, at = "response.function_call_arguments", {"item_id": item["id"]}
     events = [
         *({"type": f"{kind}.delta", **at, "delta": piece} for piece in cut_text(arguments, 2)),

@@ -92,6 +92,19 @@ def test_an_offered_tool_is_called(client: httpx.Client, case: str) -> None:
     assert "sea" in text
 
 
+def test_a_tool_in_a_namespace_is_called_by_both_names() -> None:
+    """Each dotted name, but only where there is such a namespace."""
+    path, offer = OFFERS["responses, in a namespace"]
+    with Upstream() as upstream, httpx.Client(base_url=upstream.url, timeout=30) as client:
+        upstream.script("m", ["tool=n.look;args={}", "tool=o.look;args={}"])
+        inside, outside = (
+            client.post(path, json={"model": "m", **ASKED[path], **offer}).json()["output"][0]
+            for _ in range(2)
+        )
+    assert (inside["namespace"], inside["name"]) == ("n", "look")
+    assert (outside.get("namespace"), outside["name"]) == (None, "o.look")
+
+
 @pytest.mark.parametrize("path", ASKED)
 def test_without_the_tool_the_answer_is_plain(client: httpx.Client, path: str) -> None:
     text = client.post(path, json={"model": "m", **ASKED[path]}).text

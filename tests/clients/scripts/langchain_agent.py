@@ -16,14 +16,19 @@ def read_file(path: str) -> str:
     return Path(path).read_text()
 
 
+def at(variable: str) -> dict[str, str]:
+    """The address in the program, unless BARE: then the class must find one by itself."""
+    return {} if "BARE" in sys.argv else {"base_url": os.environ[variable]}
+
+
 if KIND == "anthropic":
     from langchain_anthropic import ChatAnthropic
 
-    model = ChatAnthropic(model=MODEL, base_url=os.environ["ANTHROPIC_BASE_URL"])
+    model = ChatAnthropic(model=MODEL, **at("ANTHROPIC_BASE_URL"))
 else:
     from langchain_openai import ChatOpenAI
 
-    model = ChatOpenAI(model=MODEL, base_url=os.environ["OPENAI_BASE_URL"])
+    model = ChatOpenAI(model=MODEL, **at("OPENAI_BASE_URL"))
 messages = [HumanMessage("Which token is in proof.txt?")]
 while True:
     said = None
