@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
 
 import click
 
 from krouter.cli.aim import find_target, here, login_option, target_options
+from krouter.cli.children import run_beside, windows_command
 from krouter.cli.clients import CLIENTS, Client
 from krouter.cli.common import Command, NotThere, find_paths, home_option
 from krouter.cli.env import changes
@@ -90,7 +90,10 @@ def _run(client: Client, program: str, args: tuple[str, ...], env: Mapping[str, 
             for number in _IGNORED:
                 signal.signal(number, signal.SIG_DFL)
             os.execve(program, [program, *args], dict(env))  # noqa: S606
-        done = subprocess.run([program, *args], env=dict(env), check=False)  # noqa: S603
+        shell = os.environ.get("COMSPEC", "cmd.exe")
+        code = run_beside(windows_command(program, args, shell), env)
     except OSError as error:
         raise click.ClickException(f"{program} cannot be run: {error.strerror}.") from None
-    click.get_current_context().exit(done.returncode)
+    except ValueError as error:
+        raise click.UsageError(f"{error}.") from None
+    click.get_current_context().exit(code)
