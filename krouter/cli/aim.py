@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -207,14 +208,32 @@ def has_login(settings: Settings) -> bool:
     )
 
 
-def aliased_tiers(settings: Settings) -> frozenset[str]:
-    """The tiers of Claude's models that the settings send to combos of their own."""
+_VERSIONS = ("3-5", "4-5", "4-5-20251001", "5", "5-5", "10", "10-1-20991231")
+"""Such as Claude Code may ask for: what holds for all of them holds for those to come."""
+
+
+def aliased_tiers(settings: Settings) -> Mapping[str, str]:
+    """The tiers of Claude's models that the settings have aliases for: nothing where these take
+    every version, else where the newest name leads that they take."""
     if not settings.aliases:
-        return frozenset()
+        return {}
     from krouter.router import aliased  # only here: it brings the whole engine
 
-    asked = {tier: f"claude-{tier.lower()}-4-5" for tier in CLAUDE_TIERS}
-    return frozenset(tier for tier, name in asked.items() if aliased(name, settings.aliases))
+    found = {}
+    for tier in CLAUDE_TIERS:
+        start = f"claude-{tier.lower()}-"
+        versions = [f"{start}{version}" for version in _VERSIONS]
+        spelled = [name for name in settings.aliases if name.startswith(start)]
+        to = {name: aliased(name, settings.aliases) for name in (*spelled, *versions)}
+        if all(to[name] for name in versions):
+            found[tier] = ""
+        elif led := [name for name, combo in to.items() if combo]:
+            found[tier] = to[max(led, key=_by_number)] or ""
+    return found
+
+
+def _by_number(name: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", name)]
 
 
 def bypass(env: Mapping[str, str], host: str) -> str | None:

@@ -17,6 +17,8 @@ OFF = ("0", "false", "no", "off")
 HEADERS = "ANTHROPIC_CUSTOM_HEADERS"
 CLAUDE_NAMES = ("default", "best", "opusplan", *(tier.lower() for tier in CLAUDE_TIERS))
 """Names of Claude Code's own for models."""
+CLAUDE_MODEL = "model"
+"""Under which the model of Claude Code's settings stands beside the variables; it has a source."""
 ENDPOINTS = ("/chat/completions", "/responses", "/messages", "/completions", "/models")
 
 
@@ -140,6 +142,9 @@ def asked_models(client: Client, variables: Variables, base: str) -> list[Asked]
     if not _comes_here(client, variables, base):
         return []
     found = {name: variables[name] for name in client.models if name in variables}
+    chosen = variables.get(CLAUDE_MODEL)
+    if _is_claude(client) and chosen and chosen.source and "ANTHROPIC_MODEL" not in found:
+        found[CLAUDE_MODEL] = chosen
     asked = (Asked(name, _sent(client, each.value), each.source) for name, each in found.items())
     return [each for each in asked if each.model]
 

@@ -7,14 +7,16 @@ import re
 import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from krouter.cli.clients import Client
-from krouter.cli.examine_client import Variable, base_fault, is_same, shown_url
+from krouter.cli.examine_client import CLAUDE_MODEL, Variable, base_fault, is_same, shown_url
 from krouter.cli.findings import Asked, Finding, Own, fault, ok, warning
 from krouter.cli.places import Places
+from krouter.cli.yaml_lines import entries
 
 MOST_BYTES = 2**22
 """What a file of settings may hold."""
@@ -47,6 +49,7 @@ _STRING = r'("(?:\\.|[^"\\])*+"?)'
 _COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING = re.compile(rf"{_STRING}|,(?=\s*+[}}\]])", re.DOTALL)
 _VARIABLE = re.compile(r"\{env:([^{}]+)\}")
+_FILE = re.compile(r"\{file:([^{}]+)\}")
 
 
 def parse_jsonc(text: str) -> Any:
@@ -63,7 +66,7 @@ def _table(value: Any, *names: str) -> dict[str, Any]:
 
 
 def claude_settings(places: Places) -> tuple[dict[str, Variable], list[Finding]]:
-    """The variables that Claude Code's settings put over the shell's."""
+    """The variables that Claude Code's settings put over the shell's, and the model they name."""
     given: dict[str, Variable] = {}
     found: list[Finding] = []
     for path in places.claude:
@@ -75,6 +78,9 @@ def claude_settings(places: Places) -> tuple[dict[str, Variable], list[Finding]]
             continue
         for name, value in _table(settings, "env").items():
             given[name] = Variable(str(value), shown)
+        model = settings.get("model") if isinstance(settings, dict) else None
+        if isinstance(model, str):
+            given[CLAUDE_MODEL] = Variable(model, shown)
         helper = settings.get("apiKeyHelper") if isinstance(settings, dict) else None
         if helper:
             message = f"{shown} has an apiKeyHelper, whose key may be sent to krouter."
@@ -139,24 +145,23 @@ def _codex(places: Places, base: str) -> Iterator[Told]:
 
 def _opencode(places: Places, base: str) -> Iterator[Told]:
     merged: dict[str, Any] = {}
-    providers: dict[str, Any] = {}
     shown = ""
     for path in places.opencodes:
         try:
-            settings = read(path, parse_jsonc)
+            settings = _filled(read(path, parse_jsonc), places, path.parent)
         except Unreadable as why:
             yield fault("file", f"{places.shown(path)} {why}")
             continue
         if isinstance(settings, dict):
             shown = places.shown(path)
-            merged |= settings
-            providers |= _table(settings, "provider")
+            merged = _merged(merged, settings)
     if not shown:
         message = f"there is no {places.shown(places.opencode)}: opencode does not ask krouter."
         yield fault("file", message, "krouter env opencode")
         return
+    providers = _table(merged, "provider")
     options = {name: _table(each, "options") for name, each in providers.items()}
-    urls = {name: _filled(each.get("baseURL"), places) for name, each in options.items()}
+    urls = {name: _text(each.get("baseURL")) for name, each in options.items()}
     ours = {name: url for name, url in urls.items() if is_same(url, base)}
     if not ours:
         message = f"{shown}: none of its providers has a baseURL of this krouter: {base}/v1"
@@ -164,11 +169,10 @@ def _opencode(places: Places, base: str) -> Iterator[Told]:
         return
     for name, url in ours.items():
         yield _address(shown, f"baseURL of {name}", url, base, "opencode")
-        key = _filled(options[name].get("apiKey"), places)
-        if key and not key.startswith("{file:"):
+        if key := _text(options[name].get("apiKey")):
             yield Own(f"apiKey of {name}", key)
     for field in ("model", "small_model"):
-        asked = _filled(merged.get(field), places)
+        asked = _text(merged.get(field))
         name, _, model = asked.partition("/")
         if name in ours:
             renamed = _table(providers[name], "models", model).get("id")
@@ -178,37 +182,81 @@ def _opencode(places: Places, base: str) -> Iterator[Told]:
             yield warning(field, message)
 
 
-def _filled(value: Any, places: Places) -> str:
-    """A value with the variables that opencode puts into it; nothing for what is no text."""
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """As opencode lays one file over another: tables field by field, all else as a whole."""
+    both = {**old, **new}
+    for name in old.keys() & new.keys():
+        if isinstance(old[name], dict) and isinstance(new[name], dict):
+            both[name] = _merged(old[name], new[name])
+    return both
+
+
+def _filled(value: Any, places: Places, folder: Path) -> Any:
+    """Settings with the variables and the files that opencode puts into their texts. Raises
+    Unreadable for a file that is not there: opencode does not start then."""
+    if isinstance(value, dict):
+        return {name: _filled(each, places, folder) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_filled(each, places, folder) for each in value]
     if not isinstance(value, str):
-        return ""
-    return _VARIABLE.sub(lambda found: places.env.get(found[1].strip(), ""), value)
+        return value
+    text = _VARIABLE.sub(lambda found: places.env.get(found[1].strip(), ""), value)
+    return _FILE.sub(lambda found: _inside(found[1].strip(), places, folder), text)
 
 
-def _by_line(
-    client: str, paths: Callable[[Places], Sequence[Path]], field: str, is_needed: bool
-) -> Callable[[Places, str], Iterator[Told]]:
-    """Of YAML, of which krouter has no reader, only the lines that hold an address."""
-    line = re.compile(rf"(?m)^[-\t ]*+{re.escape(field)}[\t ]*+:[\t ]*+[\"']?([^\s\"'#]+)")
+def _inside(name: str, places: Places, folder: Path) -> str:
+    path = places.home / name[2:] if name.startswith("~/") else folder / name
+    text = read(path, str)
+    if text is None:
+        raise Unreadable(f"names the file {places.shown(path)}, which is not there.")
+    return str(text).strip()
 
-    def examine(places: Places, base: str) -> Iterator[Told]:
+
+@dataclass(frozen=True, slots=True)
+class _Yaml:
+    """A client with a file of YAML: the field of an address there, and those of models, each with
+    the variable that wins over it. `base` is a variable that may hold the address instead."""
+
+    client: str
+    paths: Callable[[Places], Sequence[Path]]
+    field: str
+    models: Mapping[str, str]
+    base: str = ""
+
+    def examine(self, places: Places, base: str) -> Iterator[Told]:
+        """Addresses are looked for in every line, models in the entries that krouter is to
+        answer."""
+        line = re.compile(rf"(?m)^[-\t ]*+{re.escape(self.field)}[\t ]*+:[\t ]*+[\"']?([^\s\"'#]+)")
         seen = False
-        for path in paths(places):
+        for path in self.paths(places):
             shown = places.shown(path)
             try:
-                urls = read(path, line.findall)
+                text = read(path, str) or ""
             except Unreadable as why:
                 yield fault("file", f"{shown} {why}")
                 continue
-            ours = [url for url in urls or () if is_same(url, base)]
-            for url in ours or (urls or ())[:1]:
+            urls = line.findall(text)
+            ours = [url for url in urls if is_same(url, base)]
+            for url in ours or urls[:1]:
                 seen = True
-                yield _address(shown, field, url, base, client)
-        if is_needed and not seen:
-            shown = places.shown(paths(places)[0])
-            yield fault("file", f"there is no {field} in {shown}.", f"krouter env {client}")
+                yield _address(shown, self.field, url, base, self.client)
+            for entry in entries(text):
+                if is_same(entry.get(self.field) or places.env.get(self.base, ""), base):
+                    yield from self._asked(entry, shown, places)
+        if not self.base and not seen:
+            shown = places.shown(self.paths(places)[0])
+            yield fault(
+                "file", f"there is no {self.field} in {shown}.", f"krouter env {self.client}"
+            )
 
-    return examine
+    def _asked(self, entry: Mapping[str, str], shown: str, places: Places) -> Iterator[Asked]:
+        for name, variable in self.models.items():
+            if name in entry and not places.env.get(variable):
+                yield Asked(name, entry[name].removeprefix("openai/"), shown)
 
 
 def _address(shown: str, field: str, url: str, base: str, client: str) -> Finding:
@@ -223,8 +271,20 @@ _EXAMINERS: Mapping[str, Callable[[Places, str], Iterator[Told]]] = MappingProxy
     {
         "codex": _codex,
         "opencode": _opencode,
-        "aider": _by_line("aider", lambda places: places.aiders, "openai-api-base", False),
-        "llm": _by_line("llm", lambda places: [places.llm], "api_base", True),
-        "continue": _by_line("continue", lambda places: [places.continue_], "apiBase", True),
+        "aider": _Yaml(
+            "aider",
+            lambda places: places.aiders,
+            "openai-api-base",
+            {
+                "model": "AIDER_MODEL",
+                "weak-model": "AIDER_WEAK_MODEL",
+                "editor-model": "AIDER_EDITOR_MODEL",
+            },
+            base="OPENAI_API_BASE",
+        ).examine,
+        "llm": _Yaml("llm", lambda places: [places.llm], "api_base", {"model_name": ""}).examine,
+        "continue": _Yaml(
+            "continue", lambda places: [places.continue_], "apiBase", {"model": ""}
+        ).examine,
     }
 )

@@ -25,7 +25,7 @@ class Target:
     `key` is one of its own, where it needs one; `window` and `output` are what the model can take
     and write at least, in tokens. `login` is for Claude Code alone: it sends its own login, which
     an account with `auth = "caller"` passes on. `tiers` are those of Claude's models for which the
-    settings have an alias.
+    settings have aliases: each with the combo it is to be, or nothing where it is left to them.
     """
 
     url: str
@@ -34,7 +34,7 @@ class Target:
     window: int | None = None
     output: int | None = None
     login: bool = False
-    tiers: frozenset[str] = frozenset()
+    tiers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def v1(self) -> str:
@@ -79,8 +79,8 @@ def claude_guide(target: Target, places: Places) -> Guide:
         variables["ANTHROPIC_AUTH_TOKEN"] = target.token
     variables["ANTHROPIC_MODEL"] = target.model
     for tier in CLAUDE_TIERS:
-        if tier not in target.tiers:
-            variables[f"ANTHROPIC_DEFAULT_{tier}_MODEL"] = target.model
+        if combo := target.tiers.get(tier, target.model):
+            variables[f"ANTHROPIC_DEFAULT_{tier}_MODEL"] = combo
     variables["CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY"] = "1"
     if target.window:
         variables["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(target.window)

@@ -247,3 +247,80 @@ def test_a_home_in_a_hint_can_be_copied(upstream: Upstream, tmp_path: Path, user
         told = Told("--ask", "--url", krouter.url)
     assert told.of("home").endswith(f"--home {shlex.quote(str(home))}")
     assert told.of("ask").endswith(f"--home {shlex.quote(str(home))}")
+
+
+def test_the_model_in_the_settings_of_claude_code_counts(served: Krouter, user: Path) -> None:
+    own = user / ".claude" / "settings.json"
+    here = user / "work" / ".claude" / "settings.json"
+    for file, model in ((own, "dayly"), (here, "daily")):
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(json.dumps({"model": model}))
+    assert "model" in claude(served).well
+    here.unlink()
+    told = claude(served)
+    assert told.faults == ["model"]
+    assert "settings.json: " in told.of("model")
+    assert claude(served, ANTHROPIC_MODEL="daily").faults == []
+    own.write_text(json.dumps({"model": "opusplan"}))
+    assert claude(served, model="dayly").faults == []
+
+
+def test_the_files_of_opencode_are_laid_over_each_other(served: Krouter, user: Path) -> None:
+    own, here = user / ".config" / "opencode" / "opencode.json", user / "work" / "opencode.json"
+    own.parent.mkdir(parents=True)
+    options = {"baseURL": f"{served.url}/v1", "apiKey": "none"}
+    own.write_text(json.dumps({"provider": {"k": {"options": options}}, "model": "k/dayly"}))
+    here.write_text(json.dumps({"provider": {"k": {"models": {"own": {"id": "daily"}}}}}))
+    assert doctor(served, "opencode", ONE_A="x").faults == ["model"]
+    both = {"provider": {"k": {"options": {"timeout": 1}}}, "model": "k/daily"}
+    here.write_text(json.dumps(both))
+    assert doctor(served, "opencode", ONE_A="x").faults == []
+
+
+@pytest.mark.parametrize("named", ["key.txt", "~/work/key.txt", "{home}/work/key.txt"])
+def test_a_key_of_opencode_may_be_in_a_file(
+    locked: tuple[Krouter, str], user: Path, named: str
+) -> None:
+    krouter, key = locked
+    (user / "work" / "key.txt").write_text(f"{key}\n")
+    options = {"baseURL": f"{krouter.url}/v1", "apiKey": f"{{file:{named.format(home=user)}}}"}
+    settings = {"provider": {"k": {"options": options}}, "model": "k/daily"}
+    (user / "work" / "opencode.json").write_text(json.dumps(settings))
+    assert doctor(krouter, "opencode", ONE_A="x").faults == []
+    (user / "work" / "key.txt").write_text("kr-wrong")
+    assert "key" in doctor(krouter, "opencode", ONE_A="x").faults
+    (user / "work" / "key.txt").unlink()
+    assert "not there" in doctor(krouter, "opencode", ONE_A="x").of("file")
+
+
+YAML = {
+    "aider": (".aider.conf.yml", "openai-api-base: {url}/v1\nweak-model: 'openai/{model}' # w\n"),
+    "llm": (
+        ".config/io.datasette.llm/extra-openai-models.yaml",
+        "- model_id: other\n  model_name: dayly\n  api_base: http://127.0.0.1:1/v1\n"
+        '- model_id: k\n  api_base: "{url}/v1"\n  model_name: "{model}"\n',
+    ),
+    "continue": (
+        ".continue/config.yaml",
+        "name: x\nmodels:\n  - name: k\n    model: {model}\n    apiBase: {url}/v1\n    roles:\n"
+        "      - chat\n    nested:\n      model: dayly\n  - name: o\n    model: gpt-x\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("client", YAML)
+def test_the_models_in_files_of_yaml_count(served: Krouter, user: Path, client: str) -> None:
+    name, text = YAML[client]
+    file = user / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    env = {"ONE_A": "x", "OPENAI_API_BASE": f"{served.url}/v1", "OPENAI_API_KEY": "none"}
+    field = {"aider": "weak-model", "llm": "model_name", "continue": "model"}[client]
+    for model, faults in (("daily", []), ("dayly", [field])):
+        file.write_text(text.format(url=served.url, model=model))
+        told = doctor(served, client, **env)
+        assert told.faults == faults
+        assert f"~/{name}: " in told.of(field)
+    if client == "aider":
+        assert doctor(served, client, **env, AIDER_WEAK_MODEL="openai/daily").faults == []
+        file.write_text("model: openai/dayly\n")
+        assert doctor(served, client, **env).faults == ["model"]

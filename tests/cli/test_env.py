@@ -135,6 +135,30 @@ def test_a_tier_that_has_an_alias_is_left_to_it(tmp_path: Path, user: Path) -> N
     assert variables["ANTHROPIC_DEFAULT_OPUS_MODEL"] == "daily"
 
 
+@pytest.mark.parametrize(
+    ("aliases", "haiku"),
+    [
+        ({"claude-haiku-*": "able"}, None),
+        ({"claude-*": "able"}, None),
+        ({"claude-haiku-4-5*": "able"}, "able"),
+        ({"claude-haiku-9-9": "able"}, "able"),
+        ({"claude-haiku-4-5": "daily", "claude-haiku-10-2": "able", "claude-haiku-9": "x"}, "able"),
+        ({"claude-haiku-?-?": "able"}, "able"),
+        ({"claude-sonnet-*": "able"}, "daily"),
+        ({"gpt-*": "able"}, "daily"),
+    ],
+)
+def test_aliases_of_some_versions_of_a_tier_count_too(
+    tmp_path: Path, user: Path, aliases: dict[str, str], haiku: str | None
+) -> None:
+    lines = "".join(f'"{name}" = "{combo}"\n' for name, combo in aliases.items())
+    with Krouter(
+        tmp_path, combos=COMBOS, settings=f"{SETTINGS}[aliases]\n{lines}", env=ENV
+    ) as krouter:
+        variables = told(krouter, "claude")["variables"]
+    assert variables.get("ANTHROPIC_DEFAULT_HAIKU_MODEL") == haiku
+
+
 LOGIN = '[[account]]\nprovider = "cc"\nname = "login"\nauth = "caller"\n'
 
 
