@@ -294,7 +294,7 @@ def test_closing_hangs_up_on_everybody() -> None:
         async with serving(idle) as a, serving(silent) as b, serving(streaming) as c:
             await answer(wire, a)
             asking = asyncio.create_task(ask(wire, b))
-            dialing = asyncio.create_task(ask(wire, b.replace("http:", "https:")))
+            dialing = asyncio.create_task(ask(wire, b.replace("http:", "https:"), connect=3600))
             reply = await ask(wire, c)
             assert await reply.chunk() == b"hello"
             reading = asyncio.create_task(reply.chunk())
