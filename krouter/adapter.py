@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -17,8 +16,7 @@ from krouter.providers import Provider
 from krouter.wire import Headers, Incoming, Wire
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True):
     """A caller's request as it came. `model` is the name it asked for; `total` is how many seconds
     the caller gives it, in place of the combo's own total."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
+
+from msgspec import Struct
 
 from krouter.dialects.base import Dialect
 from krouter.route import Route, plain
@@ -18,8 +19,7 @@ def _nothing() -> None:
     """What there is to do at the end of an answer that nobody books."""
 
 
-@dataclass(slots=True)
-class Answer:
+class Answer(Struct, eq=False):
     """A status, headers, and either a whole `body` or a `relay` to take the rest from.
 
     `close` must be awaited once the caller has everything, or has gone.

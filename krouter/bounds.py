@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+
+from msgspec import Struct, field
 
 from krouter.attempt import Failed
 from krouter.lineup import Leaf
@@ -24,8 +26,7 @@ class TooLarge:
         return any(plan is self.nest[-1] for plan in leaf.nest)
 
 
-@dataclass(slots=True)
-class Bounds:
+class Bounds(Struct, eq=False):
     """Which entries of one walk are not to be tried, or not any more."""
 
     world: World
@@ -50,9 +51,11 @@ class Bounds:
         self.stopped.discard(leaf.key)
 
     def has_ended(self, leaf: Leaf) -> bool:
-        return any(plan is over for plan in leaf.nest for over in self.over)
+        return bool(self.over) and any(plan is over for plan in leaf.nest for over in self.over)
 
     def is_too_small(self, leaf: Leaf) -> bool:
+        if not self.too_large:
+            return False
         limits = [found.window for found in self.too_large if found.holds_for(leaf)]
         return bool(limits) and self.window(leaf) <= max(limits)
 

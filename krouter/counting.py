@@ -10,9 +10,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from krouter.adapter import Call, Target, Tokenizer, Unsendable, load_tokenizer
 from krouter.answer import Answer, described, error_answer

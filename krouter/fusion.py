@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from krouter.adapter import Call
 from krouter.answer import Answer
 from krouter.attempt import Failed
@@ -117,12 +119,12 @@ class Fusion:
         self._note_lengths(usable, message.lengths)
         self._say(f"{entry.model} judges {len(usable)}, {sum(message.lengths):,} characters")
         body = with_turn(call.dialect.name, call.body, message.text)
-        spoken = await self._speak("judge", site, replace(call, body=body))
+        spoken = await self._speak("judge", site, structs.replace(call, body=body))
         if self._wants_one_turn(spoken):
             joined = with_turn(call.dialect.name, call.body, message.text, join=True)
             if joined.raw != body.raw:
                 self._say(f"{entry.model}: again, with the answers in the last turn of the user")
-                spoken = await self._speak("judge", site, replace(call, body=joined))
+                spoken = await self._speak("judge", site, structs.replace(call, body=joined))
         return self._passed_on(_unquoted(spoken, message.text), usable)
 
     def _judge_entry(self, members: Sequence[Member], usable: Sequence[Member]) -> Entry:
@@ -170,7 +172,7 @@ class Fusion:
         """Asks one for what the caller is to have."""
         voices, part, dialect = self._voices, self._voices.part, Counted(call.dialect)
         entry = site.plan.steps[0].entry.model
-        asked = voices.ask(role, entry, 0, replace(call, dialect=dialect), part)
+        asked = voices.ask(role, entry, 0, structs.replace(call, dialect=dialect), part)
         dropped = list(asked.strand.dropped)
         self._panel.give_way(site)
         try:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cachetools import LRUCache
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -114,23 +113,31 @@ class HealthBook:
 
     def __init__(self, now: Callable[[], float], size: int = 10_000) -> None:
         self._now = now
-        self._known: LRUCache[Pair, Health] = LRUCache(size)
+        self._size = size
+        self._known: dict[Pair, Health] = {}
+        """The one asked longest ago first."""
 
     def of(self, provider: str, account: str) -> Health:
         """As it stood at the account's last call; neutral if there was none."""
-        found: Health = self._known.get((provider, account), NEUTRAL)
-        return found
+        return self._known.get((provider, account), NEUTRAL)
 
     def succeed(self, provider: str, account: str, first_byte: float | None) -> None:
         now = self._now()
-        self._known[provider, account] = self.of(provider, account).after_success(now, first_byte)
+        health = self.of(provider, account).after_success(now, first_byte)
+        self._keep((provider, account), health)
 
     def fail(self, provider: str, account: str, failure: Failure) -> None:
         """A failure that is not the account's own only shows that it is in use."""
         now, health = self._now(), self.of(provider, account)
         counts = failure in ACCOUNT_FAILURES
         drifted = replace(health.drifted(now), at=now)
-        self._known[provider, account] = health.after_failure(now) if counts else drifted
+        self._keep((provider, account), health.after_failure(now) if counts else drifted)
+
+    def _keep(self, account: Pair, health: Health) -> None:
+        self._known.pop(account, None)
+        self._known[account] = health
+        if len(self._known) > self._size:
+            del self._known[next(iter(self._known))]
 
     def used_since(self, moment: float) -> list[Pair]:
         """The accounts called since `moment`."""

@@ -67,7 +67,7 @@ class Leaf(Struct, frozen=True):
     @property
     def key(self) -> object:
         entry = self.entry
-        return entry.model, repr(entry.params), entry.accounts
+        return entry.model, repr(entry.params) if entry.params else "", entry.accounts
 
 
 class Candidate(Struct, frozen=True):

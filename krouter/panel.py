@@ -7,6 +7,8 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from krouter.adapter import Call
 from krouter.answer import Answer
 from krouter.dialects.toolless import TOOL_FIELDS, without_tools
@@ -78,7 +80,7 @@ class Panel:
         voices, plan = self._voices, self._voices.site.plan
         call = voices.progress.call
         body = without_tools(self._dialect, call.body)
-        copy = replace(call, body=body, headers=_whole(call.headers), stream=False)
+        copy = structs.replace(call, body=body, headers=_whole(call.headers), stream=False)
         voices.say(f"asks {len(plan.steps)}: {', '.join(s.entry.model for s in plan.steps)}")
         members = [self._member(place, step, copy) for place, step in plan.placed()]
         calls = [asyncio.create_task(self._hear(member)) for member in members]

@@ -8,9 +8,10 @@ import random
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
+
+from msgspec import Struct
 
 from krouter.adapter import Call, bare_names, provider_of
 from krouter.answer import Answer, error_answer, stamps
@@ -68,8 +69,7 @@ class StoredElsewhere(Exception):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Destination:
+class Destination(Struct, frozen=True):
     """What a name stands for, and by which rule; `combo` is made up for a model called directly."""
 
     combo: Combo
@@ -79,9 +79,9 @@ class Destination:
 
 def new_route_id() -> str:
     """19 characters: 11 that sort by time to the millisecond, then 40 random bits."""
-    chance = random.getrandbits(40)
-    told = "".join([_PAIRS[chance >> shift & 1023] for shift in (0, 10, 20, 30)])
-    return f"{int(time.time() * 1000):011x}{told}"
+    one, other = random.getrandbits(20), random.getrandbits(20)
+    chance = _PAIRS[one & 1023] + _PAIRS[one >> 10] + _PAIRS[other & 1023] + _PAIRS[other >> 10]
+    return f"{int(time.time() * 1000):011x}{chance}"
 
 
 _BASE32 = "abcdefghijklmnopqrstuvwxyz234567"

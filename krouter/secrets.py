@@ -153,14 +153,15 @@ class Secrets:
 
     async def reveal(self, ref: str) -> str:
         """The secret itself, stripped. Raises SecretError."""
+        found = self.at_hand(ref)
+        return await self._output(SecretRef.parse(ref).target) if found is None else found
+
+    def at_hand(self, ref: str) -> str | None:
+        """The same where nothing is to be waited for; None for a command. Raises SecretError."""
         parsed = SecretRef.parse(ref)
         if parsed.kind == "command":
-            return await self._output(parsed.target)
+            return None
         return self._variable(parsed.target) if parsed.kind == "env" else self._file(parsed.target)
-
-    def may_wait(self, ref: str) -> bool:
-        """Whether revealing `ref` may take longer than a look."""
-        return SecretRef.parse(ref).kind == "command"
 
     def present(self, ref: str) -> str | None:
         """What is wrong with `ref`, or None. Commands are not run: it is how they last went."""

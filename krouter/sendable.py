@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from krouter.adapter import Call
 from krouter.body import Body, dump
@@ -20,8 +22,7 @@ from krouter.progress import Part, Progress
 from krouter.route import Attempt
 
 
-@dataclass(frozen=True, slots=True)
-class Sendable:
+class Sendable(Struct, frozen=True):
     """A call as one provider is sent it, its entry's parameters, and what was taken out."""
 
     call: Call
@@ -114,7 +115,9 @@ async def secret_for(progress: Progress, candidate: Candidate) -> str | None:
     if account.auth != "caller":
         if account.key is None:
             return None
-        with Limit(progress.left() if world.secrets.may_wait(account.key) else None):
+        if (found := world.secrets.at_hand(account.key)) is not None:
+            return found
+        with Limit(progress.left()):
             return await world.secrets.reveal(account.key)
     spoken = progress.call.dialect.name
     own = (url for dialect, url in provider.base_urls.items() if dialect == spoken)

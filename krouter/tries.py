@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from enum import Enum
+
+from msgspec import Struct, field
 
 from krouter.adapter import Adapter, Target
 from krouter.answer import Answer
@@ -36,8 +38,7 @@ FULL = Full.FULL
 Outcome = Answer | Failed | Full | None
 
 
-@dataclass(slots=True)
-class _Again:
+class _Again(Struct, eq=False):
     """What one account of an entry has been tried again for."""
 
     refreshed: bool = False
@@ -47,8 +48,7 @@ class _Again:
     """Another try waits for a place."""
 
 
-@dataclass(slots=True)
-class Tries:
+class Tries(Struct, eq=False):
     """The attempts of one request at accounts, one account after the other."""
 
     progress: Progress
@@ -317,6 +317,8 @@ class Tries:
         unless its entry says otherwise; how long a panel is waited for is the fusion's to say."""
         if self.progress.part is not None and self.progress.part.is_copy:
             return None
+        if not leaf.own:
+            return None if final or self.progress.call.stream else leaf.timeouts.attempt
         limits = [own.total for own in leaf.own]
         if not self.progress.call.stream:
             limits += [own.attempt for own in leaf.own if own.attempt != "off"]

@@ -7,6 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from krouter.adapter import Call
 from krouter.answer import Answer, described
 from krouter.errors import Failure
@@ -89,7 +91,7 @@ class Voices:
 
     def _progress(self, route: Route, call: Call, part: Part) -> Progress:
         outer = self._outer
-        ask = replace(outer.ask, stream=call.stream)
+        ask = structs.replace(outer.ask, stream=call.stream)
         return Progress(
             call,
             outer.world,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace as replaced
+from dataclasses import replace
 from typing import Any
 
-from msgspec.structs import replace
+from msgspec import structs
 
 from krouter.accounts import Account
 from krouter.answer import Answer
@@ -82,7 +82,7 @@ class Walk:
             if outer[-1].combo.on_too_large != "larger":
                 return failure(self.progress, found.failed)
             bounds.too_large.remove(found)
-            bounds.too_large.append(replaced(found, nest=tuple(outer)))
+            bounds.too_large.append(replace(found, nest=tuple(outer)))
         return None
 
     def _is_waited_for(self, plan: Plan) -> bool:
@@ -178,7 +178,7 @@ class Walk:
         for place, name in enumerate(names, 1):
             entry = leaf.entry.model_copy(update={**_ANOTHER, "model": f"{alias}/{name}"})
             last = leaf.last and place == len(names)
-            yield replace(leaf, entry=entry, reason=f"stands in for {leaf.name}", last=last)
+            yield structs.replace(leaf, entry=entry, reason=f"stands in for {leaf.name}", last=last)
 
     def _embeds(self) -> bool:
         return self.progress.call.dialect is EMBEDDINGS
@@ -318,7 +318,8 @@ class Walk:
         if self._tries.refuser is None or self.progress.last is not self._tries.refuser[1]:
             return None
         candidate, self._tries.refuser = self._tries.refuser[0], None
-        as_last = replace(candidate, leaf=replace(candidate.leaf, last=True))
+        last_leaf = structs.replace(candidate.leaf, last=True)
+        as_last = structs.replace(candidate, leaf=last_leaf)
         if not self._tries.learns(as_last, self.progress.last):
             return None
         self._bounds.spare(as_last.leaf)

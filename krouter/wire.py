@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from krouter.errors import Fault
 from krouter.errors import WireError as WireError
@@ -18,8 +19,7 @@ from krouter.http_request import request_head
 Headers = list[tuple[str, str]]
 
 
-@dataclass(frozen=True, slots=True)
-class Outgoing:
+class Outgoing(Struct, frozen=True):
     """One request to a provider. A GET has no body."""
 
     url: str

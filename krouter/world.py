@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from msgspec import Struct
+
 from krouter.accounts import Account
 from krouter.adapter import Adapter
 from krouter.board import Board
@@ -29,8 +31,7 @@ def _mark() -> str:
     return secrets.token_hex(8)
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Struct, frozen=True):
     """What a request asks of the order.
 
     `turn` and `account_turn` say how many requests a combo's or a provider's rotation has had, and
@@ -41,10 +42,10 @@ class Ask:
     dialect: str
     stream: bool = False
     needs: Needs = frozenset()
-    turn: Callable[[str], int] = field(default=lambda name: 0)
-    account_turn: Callable[[str], int] = field(default=lambda name: 0)
-    session: Callable[[], str] = field(default=lambda: "")
-    seed: Callable[[], int] = field(default=lambda: 0)
+    turn: Callable[[str], int] = lambda name: 0
+    account_turn: Callable[[str], int] = lambda name: 0
+    session: Callable[[], str] = lambda: ""
+    seed: Callable[[], int] = lambda: 0
 
 
 class SamePlan(NamedTuple):

@@ -64,7 +64,7 @@ def serve(
     printer = Printer(log)
     served = open_server(
         find_paths(home, config, combos),
-        os.environ,
+        dict(os.environ),
         host=host,
         port=port,
         log=printer,

@@ -140,6 +140,9 @@ class App:
             await self.rest(scope, receive, send)
             return
         path: str = scope["path"]
+        if (endpoint := self._hot.get(path)) is not None and scope["method"] == "POST":
+            await endpoint(scope, receive, send)
+            return
         if path.startswith(("/v1/v1/", "/v1/v1beta/")):
             path = scope["path"] = path[3:]
         if path.startswith("/v1/models") and (names_method(path) or is_google(scope)):
