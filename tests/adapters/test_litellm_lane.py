@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import replace
 from typing import Any
 
 import pytest
 from krouter_adapters.litellm_lane.ways import aim
+from msgspec.structs import replace
 
 from krouter.adapter import Unsendable, lane_for, load_lanes
 from krouter.dialects.base import Kind
