@@ -29,6 +29,8 @@ class Call(Struct, frozen=True):
     total: float | None = None
     tail: str = ""
     """What stands behind the path of the dialect's endpoint; a native lane's only."""
+    caller: str = ""
+    """The name of krouter's key that the caller has; empty without one."""
 
 
 class Target(Struct, frozen=True):

@@ -22,6 +22,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
+from krouter.allowance import MOST_PER_MINUTE, Budget, check_models, parse_budget
 from krouter.problems import ConfigError, Problem, did_you_mean, problems_of
 from krouter.settings import Name, check_name
 
@@ -29,14 +30,50 @@ PREFIX = "kr-"
 LOOK_AGAIN = 1.0
 
 
-class Key(BaseModel):
-    """One key: its SHA-256 in hex, and when it was made (ISO 8601, UTC)."""
+def _budget(text: str) -> str:
+    return str(parse_budget(text))
 
+
+class _Known(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: Name
     hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     created: str
+
+
+class Limits(BaseModel):
+    """What a key is limited to; None is no limit.
+
+    `models` are names and globs of combos, aliases and models, `rpm` is requests a minute, and
+    `budget` US dollars in a period, as `5/day`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    models: Annotated[tuple[str, ...], AfterValidator(check_models)] | None = None
+    rpm: int | None = Field(default=None, ge=1, le=MOST_PER_MINUTE, strict=True)
+    budget: Annotated[str, AfterValidator(_budget)] | None = None
+
+    @property
+    def is_limited(self) -> bool:
+        return self.models is not None or self.rpm is not None or self.budget is not None
+
+
+class Key(Limits, _Known):
+    """One key: its SHA-256 in hex, when it was made (ISO 8601, UTC), and its limits."""
+
+    @property
+    def id(self) -> str:
+        """What tells it from every other, and from one that has its name later."""
+        return self.hash[:16]
+
+    @property
+    def allowance(self) -> Budget | None:
+        return None if self.budget is None else parse_budget(self.budget)
+
+
+NO_LIMITS = Limits()
 
 
 def _distinct(keys: tuple[Key, ...]) -> tuple[Key, ...]:
@@ -67,7 +104,11 @@ def list_keys(path: Path) -> tuple[Key, ...]:
 
 
 def add_key(
-    path: Path, name: str, now: float, token: Callable[[int], str] = secrets.token_urlsafe
+    path: Path,
+    name: str,
+    now: float,
+    token: Callable[[int], str] = secrets.token_urlsafe,
+    limits: Limits = NO_LIMITS,
 ) -> str:
     """Store a new key under `name` and return it; it cannot be shown again.
 
@@ -78,8 +119,22 @@ def add_key(
     _refuse_name(path, name, keys)
     key = PREFIX + token(32)
     created = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-    _write(path, (*keys, Key(name=name, hash=_digest(key), created=created)))
+    made = Key(name=name, hash=_digest(key), created=created, **limits.model_dump())
+    _write(path, (*keys, made))
     return key
+
+
+def change_key(path: Path, name: str, change: Callable[[Key], Limits]) -> Key:
+    """Give the key called `name` other limits, which `change` makes of it. Raises ConfigError if
+    there is none."""
+    keys = list_keys(path)
+    found = next((key for key in keys if key.name == name), None)
+    if found is None:
+        raise ConfigError([_no_key(path, name, keys)])
+    limits = {field: getattr(change(found), field) for field in Limits.model_fields}
+    changed = found.model_copy(update=limits)
+    _write(path, tuple(changed if key is found else key for key in keys))
+    return changed
 
 
 def remove_key(path: Path, name: str) -> None:
@@ -87,9 +142,13 @@ def remove_key(path: Path, name: str) -> None:
     keys = list_keys(path)
     kept = tuple(key for key in keys if key.name != name)
     if len(kept) == len(keys):
-        hint = did_you_mean(name, (key.name for key in keys))
-        raise ConfigError([Problem(str(path), "", f"there is no key {name!r}.", hint)])
+        raise ConfigError([_no_key(path, name, keys)])
     _write(path, kept)
+
+
+def _no_key(path: Path, name: str, keys: tuple[Key, ...]) -> Problem:
+    hint = did_you_mean(name, (key.name for key in keys))
+    return Problem(str(path), "", f"there is no key {name!r}.", hint)
 
 
 class KeyRing:
@@ -120,14 +179,23 @@ class KeyRing:
         return self._problem
 
     def match(self, token: str) -> str | None:
-        """The name of the key that `token` is. Takes the same time for every key and for none."""
+        """The name of the key that `token` is."""
+        found = self.find(token)
+        return None if found is None else found.name
+
+    def find(self, token: str) -> Key | None:
+        """The key that `token` is. Takes the same time for every key and for none."""
         self._refresh()
         digest = _digest(token)
         found = None
         for key in self._keys:
             if hmac.compare_digest(key.hash, digest):
-                found = key.name
+                found = key
         return found
+
+    def named(self, name: str) -> Key | None:
+        """The key of that name, as it was when the file was last looked at."""
+        return next((key for key in self._keys if key.name == name), None)
 
     def _refresh(self) -> None:
         now = self._clock()
@@ -173,7 +241,8 @@ def _refuse_name(path: Path, name: str, keys: tuple[Key, ...]) -> None:
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
-    text = json.dumps(_KeyFile(keys=keys).model_dump(mode="json"), indent=2) + "\n"
+    content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
+    text = json.dumps(content, indent=2) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         _replace(path, text.encode())

@@ -23,7 +23,7 @@ from krouter.problems import did_you_mean
 from krouter.records import VERSION, RecordError, decode
 from krouter.route import REASONS, End, Route
 
-By = Literal["model", "combo", "account", "day"]
+By = Literal["model", "combo", "account", "key", "day"]
 
 BUSY_SECONDS = 5.0
 SHORTEST_PREFIX = 4
@@ -38,13 +38,14 @@ class LedgerError(Exception):
 class Filter:
     """Which requests are meant: those that pass all that is given.
 
-    `combo` is an exact name. `model` is a pattern with `*`, `?` and `[…]`, over the entry that
-    served and those that were tried. `status` is `ok`, `failed`, an HTTP status that the caller or
-    an attempt got, or a reason of `REASONS`. They began at `since` or later and before `until`,
-    in epoch seconds.
+    `combo` and `caller`, the name of a key, are exact names. `model` is a pattern with `*`, `?` and
+    `[…]`, over the entry that served and those that were tried. `status` is `ok`, `failed`, an HTTP
+    status that the caller or an attempt got, or a reason of `REASONS`. They began at `since` or
+    later and before `until`, in epoch seconds.
     """
 
     combo: str | None = None
+    caller: str | None = None
     model: str | None = None
     status: str | None = None
     since: float | None = None
@@ -86,6 +87,8 @@ class Row:
     wasted_input: int
     wasted_output: int
     wasted_cost: int
+    caller: str
+    """The name of the caller's key; empty without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +278,7 @@ _KEYS: dict[By, _Key] = {
     "model": _named("model"),
     "account": _named("account"),
     "combo": _Key("r.combo"),
+    "key": _Key("r.caller"),
     "day": _Key("date(r.began, 'unixepoch', 'localtime')"),
 }
 _ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
@@ -310,6 +314,8 @@ def _where(filter: Filter) -> tuple[str, list[Any]]:
     tests: list[tuple[str, list[Any]]] = []
     if filter.combo is not None:
         tests.append(("r.combo = ?", [filter.combo]))
+    if filter.caller is not None:
+        tests.append(("r.caller = ?", [filter.caller]))
     if filter.model is not None:
         tests.append((f"(r.served GLOB ? OR {_tried('entry GLOB ?')})", [filter.model] * 2))
     if filter.status is not None:

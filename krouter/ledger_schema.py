@@ -52,6 +52,7 @@ MIGRATIONS: tuple[Migration, ...] = (
         """CREATE TABLE combos (
             digest TEXT PRIMARY KEY, last REAL NOT NULL, text BLOB NOT NULL) WITHOUT ROWID""",
     ),
+    ("ALTER TABLE requests ADD COLUMN caller TEXT NOT NULL DEFAULT ''",),
 )
 
 
@@ -124,7 +125,7 @@ def migrate(db: Connection, steps: Sequence[Migration] = MIGRATIONS) -> None:
 REQUEST = tuple(
     "id began ended dialect asked combo stream outcome status reasons served provider model"
     " account attempts input output cached cache_write cost unpriced wasted wasted_input"
-    " wasted_output wasted_cost".split()
+    " wasted_output wasted_cost caller".split()
 )
 ATTEMPT = tuple(
     "request step began first_byte ended entry provider model account lane outcome error_row status"
@@ -265,7 +266,7 @@ def _request(route: Route, attempts: Sequence[Attempt]) -> tuple[Any, ...]:
         *(route.stream, str(route.outcome), route.status, _reasons(route), route.served),
         *((served.provider, served.model, served.account) if served else ("", "", "")),
         *(len(attempts), *_sums(attempts), sum([each.is_unpriced for each in attempts])),
-        *(len(wasted), *lost[:2], lost_cost),
+        *(len(wasted), *lost[:2], lost_cost, route.caller),
     )
 
 

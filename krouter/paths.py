@@ -22,6 +22,7 @@ class Paths:
     combos: Path
     keys: Path
     ledger: Path
+    spending: Path
 
 
 def platform_home() -> Path:
@@ -50,6 +51,7 @@ def resolve_paths(
         combos=_absolute(combos, cwd) if combos else root / COMBOS_FOLDER,
         keys=root / "keys.json",
         ledger=root / "ledger.db",
+        spending=root / "spending.db",
     )
 
 

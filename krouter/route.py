@@ -217,6 +217,8 @@ class Route(Struct):
     """Whether it is over for the caller, though late calls of a fusion are still under way."""
     revision: int = 0
     """How often it was told anew since then, as such calls ended."""
+    caller: str = ""
+    """The name of the key that the caller has; empty without one."""
 
     def add(self, step: Attempt | Skipped) -> None:
         self.steps.append(step)

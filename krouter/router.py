@@ -306,6 +306,7 @@ class Router:
         world = world or self.world
         asked = call.model[:LONGEST_NAME]
         route = Route(self._new_id(), world.board.now(), call.dialect.name, asked, call.stream)
+        route.caller = call.caller
         self.routes.append(route)
         began(route)
         if world.settings.ledger.prompts:

@@ -33,7 +33,7 @@ def test_a_key_is_shown_once_and_stored_hashed(path: Path) -> None:
     assert key not in path.read_text()
     (stored,) = list_keys(path)
     assert (stored.name, stored.created) == ("laptop", "2023-11-14T22:13:20+00:00")
-    assert json.loads(path.read_text()) == {"keys": [stored.model_dump()]}
+    assert json.loads(path.read_text()) == {"keys": [stored.model_dump(exclude_none=True)]}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes")

@@ -32,7 +32,12 @@ def test_home(
     paths = resolve_paths(home, env=env, cwd=tmp_path, fallback=lambda: FALLBACK)
     root = Path(expected.format(cwd=tmp_path))
     assert paths == Paths(
-        root, root / "krouter.toml", root / "combos", root / "keys.json", root / "ledger.db"
+        root,
+        root / "krouter.toml",
+        root / "combos",
+        root / "keys.json",
+        root / "ledger.db",
+        root / "spending.db",
     )
 
 

@@ -17,11 +17,23 @@ from krouter.cli.recorded import filter_options, reading, status_option
 from krouter.ledger_reader import Filter, LedgerError, LedgerReader, Row
 from krouter.paths import Paths
 
-COLUMNS = ("time", "id", "asked", "served by", "outcome", "tries", "in", "out", "cost", "took")
+COLUMNS = (
+    "time",
+    "id",
+    "asked",
+    "served by",
+    "outcome",
+    "tries",
+    "in",
+    "out",
+    "cost",
+    "took",
+    "key",
+)
 NEWEST = 20
 EVERY = -1
 MOST = 1_000_000_000
-_WIDTHS = (19, 19, 12, 22, 18, 5, 7, 6, 10, 7)
+_WIDTHS = (19, 19, 12, 22, 18, 5, 7, 6, 10, 7, 0)
 """At least so wide, so that lines still to come stand under those that are there."""
 
 Show = Callable[[Row], None]
@@ -45,6 +57,7 @@ def log(
     number: int | None,
     status: str | None,
     combo: str | None,
+    caller: str | None,
     model: str | None,
     since: float | None,
     home: str | None,
@@ -55,7 +68,8 @@ def log(
     """List past requests, the newest last.
 
     A line a request: when, its id, what was asked for, the entry that served it, status and
-    outcome, attempts, tokens in and out and cost of all attempts together, and how long it took.
+    outcome, attempts, tokens in and out and cost of all attempts together, how long it took, and
+    the name of the caller's key, where it has one.
     `krouter route ID` draws one of them.
 
     -f goes on until it is interrupted, through restarts of krouter, and may begin before there is
@@ -65,10 +79,10 @@ def log(
     stream, outcome, status, served, provider, model, account, attempts, input, output, cached,
     cache_write (tokens; cached ones are a part of input), cost (US dollars, null where no price is
     known), unpriced (attempts without a known price), and of the attempts that the caller never
-    saw wasted, wasted_input, wasted_output, wasted_cost.
+    saw wasted, wasted_input, wasted_output, wasted_cost; and caller, the name of the caller's key.
     """
     paths = find_paths(home, config, combos)
-    wanted = Filter(combo=combo, model=model, status=status, since=since)
+    wanted = Filter(combo=combo, caller=caller, model=model, status=status, since=since)
     if number is None:
         number = NEWEST if since is None else EVERY
     show: Show = _print_json if as_json else Lines()
@@ -153,6 +167,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{row.output:,}",
         str(_bill(row)),
         "-" if row.ended is None else span(row.ended - row.began),
+        row.caller,
     )
 
 

@@ -74,9 +74,15 @@ status_option = click.option(
 
 
 def filter_options(*, until: bool) -> Callable[[F], F]:
-    """`--combo`, `--model` and `--since`, and `--until` where asked for."""
+    """`--combo`, `--key`, `--model` and `--since`, and `--until` where asked for."""
     options = [
         click.option("--combo", metavar="NAME", help="Only requests that this combo took."),
+        click.option(
+            "--key",
+            "caller",
+            metavar="NAME",
+            help="Only requests of callers with the key of this name.",
+        ),
         click.option(
             "--model",
             callback=_pattern,

@@ -35,7 +35,8 @@ def route(
     choice, under its places and name: account, score, reason), voices, notes, dropped, request
     (where the settings keep it), served, status, outcome, usage (input, output, cached,
     cache_write), cost (US dollars, of what has a known price), unpriced (attempts without one),
-    lingers (whether late calls were still under way), revision (how often it was told anew since).
+    lingers (whether late calls were still under way), revision (how often it was told anew since),
+    caller (the name of the caller's key, empty without one).
     A step is a skip (entry, account, reason, detail, places, voice) or an attempt (entry, model,
     account, lane, provider, began, first_byte, ended, outcome, row, status, detail, lock in
     seconds, locked, wait in seconds before the same account was tried again, usage, cost, seen,

@@ -1,4 +1,4 @@
-"""`krouter usage`: tokens and money, by model, combo, account or day."""
+"""`krouter usage`: tokens and money, by model, combo, account, key or day."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ FIELDS = (
     type=click.Choice(get_args(By)),
     default="model",
     show_default=True,
-    help="What to sum by. A day is one of this machine's.",
+    help="What to sum by. A key is the caller's, a day one of this machine's.",
 )
 @filter_options(until=True)
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV.")
@@ -48,6 +48,7 @@ FIELDS = (
 def usage(
     by: By,
     combo: str | None,
+    caller: str | None,
     model: str | None,
     since: float | None,
     until: float | None,
@@ -75,7 +76,7 @@ def usage(
     """
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other.")
-    wanted = Filter(combo=combo, model=model, since=since, until=until)
+    wanted = Filter(combo=combo, caller=caller, model=model, since=since, until=until)
     paths = find_paths(home, config, combos)
     with reading(paths) as ledger:
         rows, total = ledger.usage(by, wanted), ledger.total(wanted)

@@ -59,6 +59,7 @@ def head(route: Route, zone: tzinfo | None) -> Rows:
     took = "" if route.ended is None else f", took {span(route.ended - route.began)}"
     yield "route", route.id
     yield "asked", f"{route.asked}: {_target(route)}; {_manner(route)}"
+    yield "key", route.caller
     yield "carries", f"{_carried(route)}, in the latest message" if route.needs else ""
     yield "when", f"{moment(route.began, zone)}{took}"
     yield "outcome", outcome(route)

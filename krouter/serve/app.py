@@ -15,30 +15,27 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 
 from krouter._version import __version__
-from krouter.answer import error_answer
 from krouter.counting import TokenCounts
 from krouter.dialects import DIALECTS, ENDPOINTS
 from krouter.dialects.base import Dialect
 from krouter.dialects.gemini import names_method
 from krouter.dialects.messages import MESSAGES
 from krouter.dialects.responses import RESPONSES
-from krouter.keys import KeyRing
 from krouter.metrics import Metrics
 from krouter.pool import Pool
 from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
-from krouter.serve.hot import Endpoint, send_whole
+from krouter.serve.guard import Guard
+from krouter.serve.hot import Endpoint, send_refusal
 from krouter.serve.intake import (
-    Gate,
     Receive,
     Refusal,
     Scope,
     Send,
-    presented_keys,
     request_headers,
     with_key_of,
 )
-from krouter.serve.models import add_models
+from krouter.serve.models import KEY, add_models
 from krouter.wire import Headers
 
 COUNTS: dict[str, Dialect] = {
@@ -49,37 +46,6 @@ GOOGLES = "/v1beta/"
 """Where Google's clients ask, who may put the key into the query."""
 OPEN_PATHS = ("/health",)
 """Paths that never ask for a key."""
-
-
-class Guard:
-    """Keys and Host names; `must` demands a key even before one exists."""
-
-    def __init__(self, keys: KeyRing, gate: Gate, must: bool) -> None:
-        self._keys = keys
-        self._gate = gate
-        self._must = must
-
-    def check_host(self, headers: Headers) -> None:
-        """Raises Refusal."""
-        self._gate.check(headers)
-
-    def authorize(self, headers: Headers) -> None:
-        """Raises Refusal for a foreign Host, or without a good key where one is needed."""
-        self._gate.check(headers)
-        if not (self._must or self._keys.required):
-            return
-        tokens = list(presented_keys(headers))
-        if not tokens:
-            raise Refusal(401, "An API key of krouter is needed: make one with krouter keys add.")
-        if not any(self._keys.match(token) for token in tokens):
-            raise Refusal(401, "This is no API key of this krouter; see krouter keys list.")
-
-    def lets_in(self, headers: Headers) -> bool:
-        try:
-            self.authorize(headers)
-        except Refusal:
-            return False
-        return True
 
 
 class App:
@@ -98,13 +64,13 @@ class App:
         self.guard = guard
         self.rest = build_rest(router, guard, problems, pool, metrics, home)
         self._hot = {
-            path: Endpoint(dialect, router, guard.authorize, self._limit)
+            path: Endpoint(dialect, router, guard, self._limit)
             for dialect in ENDPOINTS
             for path in (*dialect.paths, *filter(None, [dialect.prefix]))
         }
         counts = TokenCounts(router)
         for path, dialect in COUNTS.items():
-            self._hot[path] = Endpoint(dialect, counts, guard.authorize, self._limit)
+            self._hot[path] = Endpoint(dialect, counts, guard, self._limit, free=True)
         self._prefixes = tuple(each.prefix for each in DIALECTS.values() if each.prefix)
         if origins := router.world.settings.server.cors_origins:
             self._serve: Any = CORSMiddleware(
@@ -160,9 +126,7 @@ class App:
                 raise Refusal(426, "krouter does not speak WebSocket: send a POST.")
             self._check(scope, headers)
         except Refusal as refusal:
-            dialect = dialect_of(scope["path"], headers)
-            status, message, headers = refusal.status, refusal.message, refusal.headers or []
-            await send_whole(send, error_answer(dialect, status, message, headers=headers))
+            await send_refusal(send, dialect_of(scope["path"], headers), refusal)
             return
         if scope["method"] == "HEAD":  # the server keeps the body back
             scope = {**scope, "method": "GET"}
@@ -172,8 +136,16 @@ class App:
         """Who asks, from where, and how. Raises Refusal."""
         path, method = scope["path"], scope["method"]
         query = scope["query_string"].decode("latin-1") if path.startswith(GOOGLES) else ""
-        check = self.guard.check_host if path in OPEN_PATHS else self.guard.authorize
-        check(with_key_of(query, headers))
+        if path in OPEN_PATHS:
+            self.guard.check_host(headers)
+        else:
+            key = scope[KEY] = self.guard.authorize(with_key_of(query, headers), scope)
+            if key is not None and key.is_limited and not _is_for_callers(path):
+                raise Refusal(
+                    403,
+                    f"The key {key.name!r} has limits, and so is for asking models alone: {path}"
+                    " takes a key without any.",
+                )
         is_admin = path.startswith(PREFIX)
         if is_admin:
             check_site(headers)
@@ -183,6 +155,11 @@ class App:
             raise Refusal(405, f"{path} takes {allow}, not {method}.", [("allow", allow)])
         if takes and is_admin:
             check_type(method, headers)
+
+
+def _is_for_callers(path: str) -> bool:
+    """Whether a path has to do with models, and tells nothing of other callers."""
+    return path == "/" or path.startswith(("/v1/", GOOGLES))
 
 
 def is_google(scope: Scope) -> bool:

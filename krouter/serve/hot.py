@@ -12,8 +12,10 @@ from krouter.adapter import Call
 from krouter.answer import Answer, described, error_answer, stamps
 from krouter.dialects.base import Dialect
 from krouter.headers import EVENT_STREAM
+from krouter.keys import Key
 from krouter.route import Route
 from krouter.serve.arrays import framed
+from krouter.serve.guard import Guard
 from krouter.serve.intake import (
     CallerGone,
     Receive,
@@ -25,7 +27,9 @@ from krouter.serve.intake import (
     request_headers,
     with_key_of,
 )
+from krouter.serve.limits import check_model
 from krouter.serve.outlet import Outlet
+from krouter.serve.refused import refused
 from krouter.wire import Headers
 from krouter.world import World
 
@@ -81,31 +85,42 @@ class Answers(Protocol):
 
 
 class Endpoint:
-    """One dialect's endpoint. `authorize` raises Refusal; `limit` is in bytes."""
+    """One dialect's endpoint. `limit` is in bytes; what is asked of one that is `free` costs
+    nothing."""
 
     def __init__(
         self,
         dialect: Dialect,
         router: Answers,
-        authorize: Callable[[Headers], None],
+        guard: Guard,
         limit: Callable[[], int],
+        free: bool = False,
     ) -> None:
         self._dialect = dialect
         self._router = router
-        self._authorize = authorize
+        self._guard = guard
         self._limit = limit
+        self._free = free
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = request_headers(scope)
+        key: Key | None = None
         try:
             query = scope["query_string"].decode("latin-1")
-            self._authorize(with_key_of(query, headers))
+            key = self._guard.authorize(with_key_of(query, headers), scope)
+            if key is not None and key.is_limited:
+                self._guard.admit(key, free=self._free)
             raw = await read_body(receive, headers, self._limit())
-            call = parse_call(self._dialect, raw, headers, scope["path"], query)
+            caller = "" if key is None else key.name
+            call = parse_call(self._dialect, raw, headers, scope["path"], query, caller)
+            if key is not None and key.models is not None:
+                check_model(key, call.model, self._router.world)
         except CallerGone:
             return
         except Refusal as refusal:
-            await send_whole(send, error_answer(self._dialect, refusal.status, refusal.message))
+            if key is not None:
+                self._router.world.log("KEY", f"{key.name}: {refusal.status} {refusal.message}")
+            await send_refusal(send, self._dialect, refusal)
             return
         hangup, outlet = Hangup(receive), Outlet(send)
         try:
@@ -159,6 +174,13 @@ def _early_head(route: Route) -> Headers:
     """What is known of a reply that begins before there is an answer."""
     route.notes.append("the reply began with keep-alives, with status 200")
     return [EVENT_STREAM, ("x-krouter-route", route.id)]
+
+
+async def send_refusal(send: Send, dialect: Dialect, refusal: Refusal) -> None:
+    if refusal.hold is not None:
+        await refusal.hold()
+    with contextlib.suppress(OSError):  # the caller's socket broke
+        await send_whole(send, refused(dialect, refusal))
 
 
 async def send_whole(send: Send, answer: Answer) -> None:

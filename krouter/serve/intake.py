@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -29,12 +29,27 @@ DRAIN_SECONDS = 30.0
 
 
 class Refusal(Exception):
-    """A request that is not routed: status, message and headers for the caller."""
+    """A request that is not routed: status, message and headers for the caller.
 
-    def __init__(self, status: int, message: str, headers: Headers | None = None) -> None:
+    `code` is OpenAI's for it, where it is not that of the status; `wait` is after how many seconds
+    it would be let in, `notes` are added to the error, and `hold` waits before it is told.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        headers: Headers | None = None,
+        *,
+        code: str = "",
+        wait: float | None = None,
+        notes: Mapping[str, Any] | None = None,
+        hold: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self.status = status
         self.message = message
         self.headers = headers
+        self.code, self.wait, self.notes, self.hold = code, wait, notes, hold
         super().__init__(message)
 
 
@@ -156,7 +171,9 @@ def _check_encoding(headers: Headers) -> None:
         raise Refusal(415, f"The body is sent in {encoding!r}; send it without content-encoding.")
 
 
-def parse_call(dialect: Dialect, raw: bytes, headers: Headers, path: str, query: str) -> Call:
+def parse_call(
+    dialect: Dialect, raw: bytes, headers: Headers, path: str, query: str, caller: str = ""
+) -> Call:
     """The call in a request. Raises Refusal for one that cannot be routed."""
     try:
         body = Body.parse(raw)
@@ -167,4 +184,4 @@ def parse_call(dialect: Dialect, raw: bytes, headers: Headers, path: str, query:
         raise Refusal(400, str(error)) from None
     except CallError as error:
         raise Refusal(error.status, str(error)) from None
-    return Call(dialect, body, headers, asked.model, asked.stream, query)
+    return Call(dialect, body, headers, asked.model, asked.stream, query, caller=caller)

@@ -20,7 +20,9 @@ from starlette.exceptions import HTTPException
 from krouter.catalog import MEDIA, Facts, Known, with_entry
 from krouter.combos import LEVELS, Combo, reference
 from krouter.dialects.gemini import STREAMED, WHOLE
+from krouter.keys import Key
 from krouter.router import Destination, Router, UnknownModel, entries, resolve
+from krouter.serve.limits import is_allowed, named_models
 from krouter.world import World
 
 PAGE = 20
@@ -29,6 +31,9 @@ GOOGLES_PAGE = 50
 """The same of Google's, for `pageSize`."""
 MOST = 1000
 
+
+KEY = "krouter.key"
+"""Where the scope of a request has the caller's key."""
 
 Shape = Callable[[str, Destination, World], dict[str, Any]]
 """What is told of a name, and of what it stands for."""
@@ -40,29 +45,33 @@ def add_models(app: FastAPI, router: Router) -> None:
     @app.get("/v1/models")
     async def models(request: Request) -> dict[str, Any]:
         build = anthropic_list if is_anthropic(request) else openai_list
-        return await asyncio.to_thread(build, router.world, dict(request.query_params))
+        query, key = dict(request.query_params), request.scope.get(KEY)
+        return await asyncio.to_thread(build, router.world, query, key)
 
     @app.get("/v1/models/{name:path}")
     async def model(name: str, request: Request) -> Response:
         shape = _anthropic if is_anthropic(request) else _openai
-        return await one(name, shape, "/v1/models")
+        return await one(name, shape, "/v1/models", request.scope.get(KEY))
 
     @app.get("/v1beta/models")
     async def googles(request: Request) -> dict[str, Any]:
         query = dict(request.query_params)
-        return await asyncio.to_thread(google_list, router.world, query)
+        return await asyncio.to_thread(google_list, router.world, query, request.scope.get(KEY))
 
     @app.get("/v1beta/models/{name:path}")
-    async def google(name: str) -> Response:
-        return await one(name, _google, "/v1beta/models")
+    async def google(name: str, request: Request) -> Response:
+        return await one(name, _google, "/v1beta/models", request.scope.get(KEY))
 
-    async def one(name: str, shape: Shape, listed: str) -> Response:
+    async def one(name: str, shape: Shape, listed: str, key: Key | None) -> Response:
         world = router.world
         try:
             destination = resolve(name, world)
         except UnknownModel as unknown:
             message = f"{unknown} GET {listed} lists combos, aliases and the models they name."
             raise HTTPException(404, message) from None
+        if key is not None and not is_allowed(key, name, destination, world):
+            told = f"The key {key.name!r} may not ask for {name!r}; GET {listed} lists what it may."
+            raise HTTPException(404, told)
         return JSONResponse(await asyncio.to_thread(shape, name, destination, world))
 
 
@@ -70,16 +79,17 @@ def is_anthropic(request: Request) -> bool:
     return "anthropic-version" in request.headers
 
 
-def openai_list(world: World, query: dict[str, str]) -> dict[str, Any]:
-    """All names at once, combos first, then aliases and the models that combos name."""
-    known = _resolved(_all(world), world)
+def openai_list(world: World, query: dict[str, str], key: Key | None = None) -> dict[str, Any]:
+    """All names at once that `key` may ask for, combos first, then aliases and the models that
+    combos name."""
+    known = _resolved(_all(world, key), world, key)
     return {"object": "list", "data": [_openai(*each, world) for each in known]}
 
 
-def google_list(world: World, query: dict[str, str]) -> dict[str, Any]:
+def google_list(world: World, query: dict[str, str], key: Key | None = None) -> dict[str, Any]:
     """A page of the same names. `pageToken` is the last name of the page before. Raises
     HTTPException for a page that cannot be."""
-    names = [name for name, _ in _resolved(dict.fromkeys(_all(world)), world)]
+    names = [name for name, _ in _resolved(dict.fromkeys(_all(world, key)), world, key)]
     size, after = query.get("pageSize") or "0", query.get("pageToken")
     if not (size.isascii() and size.isdecimal()):
         raise HTTPException(400, "pageSize must be a whole number.")
@@ -89,15 +99,16 @@ def google_list(world: World, query: dict[str, str]) -> dict[str, Any]:
     return page | ({"nextPageToken": rest[most - 1]} if len(rest) > most else {})
 
 
-def _all(world: World) -> list[str]:
-    return [*world.combos, *_aliases(world), *entries(world.combos)]
+def _all(world: World, key: Key | None) -> list[str]:
+    listed = [*world.combos, *_aliases(world), *entries(world.combos)]
+    return [*listed, *(name for name in named_models(key) if name not in listed)]
 
 
-def anthropic_list(world: World, query: dict[str, str]) -> dict[str, Any]:
+def anthropic_list(world: World, query: dict[str, str], key: Key | None = None) -> dict[str, Any]:
     """A page of combos and aliases, each combo as `claude-NAME` too, since Claude Code lists no
     other names. Raises HTTPException for a page that cannot be."""
     names = [*world.combos, *_aliases(world), *(f"claude-{name}" for name in world.combos)]
-    known = [name for name, _ in _resolved(dict.fromkeys(names), world)]
+    known = [name for name, _ in _resolved(dict.fromkeys(names), world, key)]
     page = paged(known, query)
     data = [_anthropic(*each, world) for each in _resolved(page.names, world)]
     ends = (page.names[0], page.names[-1]) if page.names else (None, None)
@@ -139,12 +150,17 @@ def _aliases(world: World) -> Iterator[str]:
     return (name for name in world.settings.aliases if not set(name) & set("*?["))
 
 
-def _resolved(names: Iterable[str], world: World) -> Iterator[tuple[str, Destination]]:
+def _resolved(
+    names: Iterable[str], world: World, key: Key | None = None
+) -> Iterator[tuple[str, Destination]]:
+    """What the names stand for, of those that `key` may ask for."""
     for name in names:
         try:
-            yield name, resolve(name, world)
+            destination = resolve(name, world)
         except UnknownModel:  # an alias of nothing, or an entry of no known provider
             continue
+        if key is None or is_allowed(key, name, destination, world):
+            yield name, destination
 
 
 def _openai(name: str, destination: Destination, world: World) -> dict[str, Any]:

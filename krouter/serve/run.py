@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import uvicorn
 import uvloop
@@ -18,9 +19,13 @@ from krouter.metrics import Metrics
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem
 from krouter.route import Log
-from krouter.serve.app import App, Guard
+from krouter.serve.app import App
+from krouter.serve.guard import Guard
 from krouter.serve.intake import Gate
+from krouter.serve.limits import Limiter
+from krouter.serve.strangers import Strangers
 from krouter.settings import Settings
+from krouter.spending import Spending
 from krouter.wire import HttpWire
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -52,6 +57,7 @@ class Served:
 
     house: House
     app: App
+    limiter: Limiter
     url: str
     server: uvicorn.Server
     socket: socket.socket
@@ -67,6 +73,7 @@ class Served:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await self.house.close()
+            self.limiter.close()
             self.socket.close()
 
     def stop(self) -> None:
@@ -92,14 +99,21 @@ def open_server(
     if public and not house.keys.required:
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
-    guard = Guard(house.keys, gate_of(settings, host), must=public)
+    limiter = Limiter(house.keys, Spending(paths.spending, now, partial(log, "KEY")), now)
+    guard = Guard(house.keys, gate_of(settings, host), public, limiter, Strangers())
     metrics = Metrics(lambda: house.router.world.board)
     house.router.books.append(metrics.book)
     house.router.amended.append(metrics.amend)
-    app = App(house.router, guard, lambda: house.problems, house.pool, metrics, paths.home)
+    house.router.books.append(limiter.book)
+    house.router.amended.append(limiter.amend)
+
+    def problems() -> list[str]:
+        return [*house.problems, *limiter.problems]
+
+    app = App(house.router, guard, problems, house.pool, metrics, paths.home)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
-    return Served(house, app, url, uvicorn.Server(_uvicorn_config(app)), bound)
+    return Served(house, app, limiter, url, uvicorn.Server(_uvicorn_config(app)), bound)
 
 
 def _open_door(paths: Paths, host: str) -> Problem:

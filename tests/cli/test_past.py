@@ -120,7 +120,7 @@ def test_an_id_that_several_have(past: Home) -> None:
 
 LOG = """\
 TIME                 ID                   ASKED         SERVED BY               OUTCOME \
-            TRIES  IN       OUT     COST        TOOK
+            TRIES  IN       OUT     COST        TOOK     KEY
 2027-01-15 08:00:01  0000000000000001     daily         cc/claude-sonnet-4-6    200 answer\
 ed        1      1,532    88      $0.0034     1 s
 2027-01-15 08:00:02  0000000000000002     daily         -                       502 empty \

@@ -1,0 +1,46 @@
+"""A refusal as its caller is told it, in the caller's dialect."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from krouter.answer import Answer, error_answer
+from krouter.dialects.base import Dialect
+from krouter.no_answer import LONGEST_RETRY_AFTER
+from krouter.serve.intake import Refusal
+from krouter.wire import Headers
+
+_KINDS = {403: "invalid_request_error", 429: "insufficient_quota"}
+"""OpenAI's type of an error that has a code of its own here, by its status."""
+
+
+def waiting(seconds: float) -> Headers:
+    """When to come back, as clients stand it: see `no_answer`."""
+    if seconds <= LONGEST_RETRY_AFTER:
+        return [("retry-after", str(max(1, math.ceil(seconds))))]
+    return [("x-should-retry", "false")]
+
+
+def refused(dialect: Dialect, refusal: Refusal) -> Answer:
+    return error_answer(
+        dialect,
+        refusal.status,
+        refusal.message,
+        told=_told(dialect, refusal),
+        notes=refusal.notes,
+        headers=refusal.headers,
+    )
+
+
+def _told(dialect: Dialect, refusal: Refusal) -> Any:
+    """What the dialect has to say beyond a status and a message."""
+    status = refusal.status
+    if dialect.name == "gemini" and refusal.wait is not None:
+        delay = f"{math.ceil(refusal.wait)}s"
+        info = {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": delay}
+        return {"error": {"code": status, "status": "RESOURCE_EXHAUSTED", "details": [info]}}
+    if dialect.name in ("chat", "responses", "embeddings") and refusal.code:
+        error = {"message": refusal.message, "type": _KINDS[status], "param": None}
+        return {"error": {**error, "code": refusal.code}}
+    return None
