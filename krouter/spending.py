@@ -65,9 +65,9 @@ class Spending:
         known = self._read.get((key, start))
         if known is None or not 0 <= now - known[0] < LOOK_AGAIN:
             self._write(now)
-            before = known[1] if known else Spent()
+            total = self._sum(key, start, now)
             self._read = {of: each for of, each in self._read.items() if of[0] != key}
-            self._read[key, start] = now, self._sum(key, start, now, before)
+            self._read[key, start] = now, total
         total = self._read[key, start][1]
         for (whose, hour), each in self._unwritten.items():
             if whose == key and hour >= start:
@@ -87,16 +87,13 @@ class Spending:
         self._write(self._now())
         self._let_go()
 
-    def _sum(self, key: str, start: int, now: float, before: Spent) -> Spent:
-        if not self._is_due(now):
-            return before
-        try:
-            with self._guard(now):
-                if not self._path.exists():
-                    return Spent()
-                return _total(self._open(), key, start)
-        except OSError:
-            return before
+    def _sum(self, key: str, start: int, now: float) -> Spent:
+        """What the file holds; while it cannot be written it may be read all the same."""
+        if self._is_due(now):
+            with suppress(OSError), self._guard(now):
+                return _total(self._open(), key, start) if self._path.exists() else Spent()
+        told = read_spent(self._path, key, start, wait=0)
+        return self._read.get((key, start), (now, Spent()))[1] if told is None else told
 
     def _write(self, now: float) -> None:
         if not self._unwritten or not self._is_due(now):
@@ -178,15 +175,15 @@ class Spending:
         self._db = self._stamp = None
 
 
-def read_spent(path: Path, key: str, start: int) -> Spent | None:
+def read_spent(path: Path, key: str, start: int, wait: float = 1.0) -> Spent | None:
     """What is in the file, which another process may be writing; None where it cannot be read."""
-    if not path.exists():
-        return Spent()
     try:
+        if not path.exists():
+            return Spent()
         uri = f"{path.absolute().as_uri()}?mode=ro"
-        with closing(sqlite3.connect(uri, timeout=1, uri=True)) as db:
+        with closing(sqlite3.connect(uri, timeout=wait, uri=True)) as db:
             return _total(db, key, start)
-    except sqlite3.Error:
+    except (sqlite3.Error, OSError):
         return None
 
 

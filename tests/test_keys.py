@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from krouter.keys import KeyRing, add_key, list_keys, remove_key
+from krouter.keys import KeyRing, Limits, add_key, change_key, list_keys, remove_key
 from krouter.problems import ConfigError
 
 NOW = 1_700_000_000.0
@@ -37,6 +37,35 @@ def test_a_key_is_shown_once_and_stored_hashed(path: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file modes")
+def test_limits_are_stored_and_changed(path: Path) -> None:
+    limits = Limits(models=("daily", "glm/*"), rpm=60, budget="$5.0/day")
+    key = add_key(path, "a", NOW, limits=limits)
+    add_key(path, "b", NOW)
+    first, second = json.loads(path.read_text())["keys"]
+    assert list(first) == ["name", "hash", "created", "models", "rpm", "budget"]
+    assert first["budget"] == "5/day"
+    assert list(second) == ["name", "hash", "created"]
+    ring = KeyRing(path, Clock())
+    before = ring.find(key)
+    assert before is not None
+    assert before.is_limited
+    changed = change_key(path, "a", lambda key: key.model_copy(update={"rpm": None}))
+    assert (changed.models, changed.rpm, changed.budget) == (limits.models, None, "5/day")
+    assert ring.find(key) == ring.named("a") == changed
+    assert changed.id == before.id
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with pytest.raises(ConfigError, match="no key 'c'"):
+        change_key(path, "c", lambda key: key)
+
+
+def test_a_file_of_before_there_were_limits(path: Path) -> None:
+    path.parent.mkdir()
+    path.write_text(json.dumps({"keys": [ENTRY]}))
+    (key,) = list_keys(path)
+    assert not key.is_limited
+    assert not KeyRing(path, Clock()).problem
+
+
 def test_only_the_owner_may_read_the_file(path: Path) -> None:
     add_key(path, "a", NOW)
     path.chmod(0o644)
@@ -124,6 +153,12 @@ ENTRY = {"name": "a", "hash": HASH, "created": "2026-01-01T00:00:00+00:00"}
         (json.dumps({"keys": [{**ENTRY, "hash": "kr-plain-secret"}]}), "$.keys[0].hash"),
         (json.dumps({"keys": [{**ENTRY, "name": "a b"}]}), "$.keys[0].name"),
         (json.dumps({"keys": [{**ENTRY, "more": 1}]}), "$.keys[0].more"),
+        (json.dumps({"keys": [{**ENTRY, "models": []}]}), "$.keys[0].models"),
+        (json.dumps({"keys": [{**ENTRY, "models": "daily"}]}), "$.keys[0].models"),
+        (json.dumps({"keys": [{**ENTRY, "rpm": 0}]}), "$.keys[0].rpm"),
+        (json.dumps({"keys": [{**ENTRY, "rpm": "60"}]}), "$.keys[0].rpm"),
+        (json.dumps({"keys": [{**ENTRY, "budget": "5/year"}]}), "$.keys[0].budget"),
+        (json.dumps({"keys": [{**ENTRY, "budget": 5}]}), "$.keys[0].budget"),
     ],
 )
 def test_a_damaged_file_lets_nobody_in(path: Path, content: str, says: str) -> None:

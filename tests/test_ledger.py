@@ -27,7 +27,14 @@ from krouter.ledger import BACKLOG, BATCH, Ledger, back_off
 from krouter.ledger_file import AT_ONCE, DAY, MEGABYTE, TIDY_SECONDS, open_file
 from krouter.ledger_journal import LARGE
 from krouter.ledger_reader import By, Filter, LedgerError, LedgerReader, UsageRow
-from krouter.ledger_schema import MIGRATIONS, NewerVersion, migrate, version_of
+from krouter.ledger_schema import (
+    MIGRATIONS,
+    REQUEST,
+    NewerVersion,
+    migrate,
+    rows_of,
+    version_of,
+)
 from krouter.plan import Snapshot, Standing, make_plan
 from krouter.records import rebuild
 from krouter.route import REASONS, Attempt, Route, Skip, Skipped
@@ -758,6 +765,21 @@ def test_each_version_leads_to_the_next(path: Path) -> None:
         migrate(db, (*MIGRATIONS, later))
         with pytest.raises(NewerVersion):
             migrate(db)
+
+
+def test_a_ledger_of_before_callers_were_kept(path: Path) -> None:
+    path.parent.mkdir(exist_ok=True)
+    old = made("old")
+    with closing(open_file(path)) as db:
+        migrate(db, MIGRATIONS[:1])
+        *values, _ = rows_of(old).request
+        names = ", ".join(REQUEST[:-1])
+        places = ", ".join("?" * len(values))
+        db.execute(f"INSERT INTO requests ({names}) VALUES ({places})", values)
+    with bench(path) as it:
+        it.keep(made("new", caller="laptop"))
+    rows = LedgerReader(path).requests()
+    assert [(row.id, row.caller) for row in rows] == [("old", ""), ("new", "laptop")]
 
 
 def test_a_step_that_fails_leaves_all_as_it_was(path: Path) -> None:

@@ -1,0 +1,360 @@
+"""A key with limits: what it may ask for, how often, and for how much money."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+from hypothesis import given
+
+from krouter.keys import KeyRing, Limits, add_key, list_keys
+from krouter.ledger_reader import Filter, LedgerReader
+from krouter.serve.limits import Limiter
+from krouter.spending import Spending, read_spent
+from tests.harness import Clock, Krouter, Start
+from tests.late_routes import Told, tellings
+from tests.upstream import Upstream
+
+ALIASES = '[aliases]\nquick = "daily"\n"claude-haiku-*" = "daily"\n"gpt-5*" = "other"\n'
+COMBOS: dict[str, Any] = {
+    "daily": {"models": ["one/ok", "combo/inner"]},
+    "inner": {"models": ["two/x"]},
+    "other": {"models": ["two/y"]},
+}
+DIALECTS = ("chat", "messages", "responses", "gemini")
+QUARTER = "ok:usage=100000,0"
+"""Costs 0.25 dollars, as `PRICED`."""
+PRICED = "openai/gpt-4o"
+
+ENV = {"OPENAI_API_KEY": "fake"}
+
+Lock = Callable[..., Krouter]
+
+
+@pytest.fixture
+def locked(start: Start, tmp_path: Path, upstream: Upstream) -> Lock:
+    """A krouter asked with the key `laptop`, which has the limits that are given."""
+
+    def begin(settings: str = "", ledger: bool = False, **limits: Any) -> Krouter:
+        token = add_key(tmp_path / "keys.json", "laptop", 0.0, limits=Limits(**limits))
+        openai_ = f'[provider.openai]\nbase_url = "{upstream.url}/v1"\n'
+        krouter = start(
+            combos=COMBOS,
+            settings=openai_ + ALIASES + settings,
+            env=ENV,
+            ledger=ledger,
+        )
+        krouter.http.headers["x-krouter-key"] = token
+        return krouter
+
+    return begin
+
+
+def message_of(reply: httpx.Response) -> str:
+    return str(reply.json()["error"]["message"])
+
+
+# Models
+
+
+@pytest.mark.parametrize(
+    ("models", "asked", "is_let_in"),
+    [
+        (["daily"], "daily", True),
+        (["daily"], "combo/daily", True),
+        (["daily"], "claude-daily", True),
+        (["daily"], "quick", True),
+        (["daily"], "claude-haiku-4-5", True),
+        (["daily"], "other", False),
+        (["daily"], "inner", False),
+        (["daily"], "claude-other", False),
+        (["daily"], "one/ok", False),
+        (["daily"], "gpt-5.1", False),
+        (["daily"], "no-such-thing", False),
+        (["daily"], "daily" + "y" * 10_000, False),
+        (["quick"], "quick", True),
+        (["quick"], "daily", False),
+        (["gpt-5*"], "gpt-5.1", True),
+        (["claude-*"], "claude-haiku-4-5", True),
+        (["claude-*"], "claude-other", False),
+        (["claude-other"], "claude-other", True),
+        (["combo/*"], "other", True),
+        (["one/*"], "one/ok", True),
+        (["one/*"], "two/x", False),
+        (["*"], "two/x", True),
+        (["daily", "two/?"], "two/x", True),
+    ],
+)
+def test_a_key_is_for_its_models(
+    locked: Lock, upstream: Upstream, models: list[str], asked: str, is_let_in: bool
+) -> None:
+    krouter = locked(models=models)
+    for dialect in DIALECTS:
+        reply = krouter.ask(dialect, asked)
+        assert reply.status_code == (200 if is_let_in else 403), reply.text
+    assert bool(upstream.requests) is is_let_in
+
+
+def test_a_model_that_is_not_the_keys_is_refused_in_the_callers_dialect(locked: Lock) -> None:
+    krouter = locked(models=["daily", "one/*"])
+    told = "The key 'laptop' may not ask for 'other', but for daily, one/*."
+    for dialect in ("chat", "responses"):
+        error = krouter.ask(dialect, "other").json()["error"]
+        assert error == {
+            "message": told,
+            "type": "invalid_request_error",
+            "param": None,
+            "code": "model_not_found",
+        }
+    assert krouter.messages("other").json() == {
+        "type": "error",
+        "error": {"type": "permission_error", "message": told},
+    }
+    error = krouter.gemini("other").json()["error"]
+    assert error == {"code": 403, "status": "PERMISSION_DENIED", "message": told}
+    body = {"model": "other", "input": "hello"}
+    reply = krouter.http.post("/v1/embeddings", json=body)
+    assert (reply.status_code, reply.json()["error"]["code"]) == (403, "model_not_found")
+    body = {"model": "other", "messages": [{"role": "user", "content": "hello"}]}
+    reply = krouter.http.post("/v1/messages/count_tokens", json=body)
+    assert (reply.status_code, reply.json()["error"]["type"]) == (403, "permission_error")
+    key = krouter.http.headers["x-krouter-key"]
+    with (
+        openai.OpenAI(base_url=f"{krouter.url}/v1", api_key=key) as client,
+        pytest.raises(openai.PermissionDeniedError, match="may not ask"),
+    ):
+        client.chat.completions.create(
+            model="other", messages=[{"role": "user", "content": "hello"}]
+        )
+    with (
+        anthropic.Anthropic(base_url=krouter.url, api_key=key) as claude,
+        pytest.raises(anthropic.PermissionDeniedError, match="may not ask"),
+    ):
+        claude.messages.create(
+            model="other", max_tokens=9, messages=[{"role": "user", "content": "hello"}]
+        )
+
+
+def test_only_the_keys_models_are_listed(locked: Lock) -> None:
+    krouter = locked(models=["daily", "two/*", "one/unheard-of"])
+    get = krouter.http.get
+    names = [each["id"] for each in get("/v1/models").json()["data"]]
+    assert names == ["daily", "quick", "two/x", "two/y", "one/unheard-of"]
+    claudes = get("/v1/models", headers={"anthropic-version": "2023-06-01"}).json()["data"]
+    assert [each["id"] for each in claudes] == ["daily", "quick", "claude-daily"]
+    googles = get("/v1beta/models").json()["models"]
+    assert [each["displayName"] for each in googles] == names
+    for listed in ("/v1/models", "/v1beta/models"):
+        assert get(f"{listed}/daily").status_code == 200
+        assert get(f"{listed}/claude-haiku-1").status_code == 200
+        assert get(f"{listed}/other").status_code == 404
+        assert get(f"{listed}/one/ok").status_code == 404
+
+
+def test_a_key_with_limits_is_for_models_alone(locked: Lock, tmp_path: Path) -> None:
+    krouter = locked(rpm=1000)
+    for path in ("/api/routes", "/api/routes/x", "/api/quota", "/metrics", "/openapi.json"):
+        reply = krouter.http.get(path)
+        assert reply.status_code == 403, path
+        assert "takes a key without any" in message_of(reply)
+    assert krouter.http.post("/api/quota", json={}).status_code == 403
+    for path in ("/", "/v1/models", "/v1beta/models", "/health"):
+        assert krouter.http.get(path).status_code == 200, path
+
+
+# Requests a minute
+
+
+def test_a_rate_holds_for_all_dialects_together(locked: Lock, upstream: Upstream) -> None:
+    krouter = locked(rpm=4)
+    for dialect in DIALECTS:
+        assert krouter.ask(dialect, "daily").status_code == 200
+        krouter.clock.forward(5)
+    asked = len(upstream.requests)
+    for dialect in DIALECTS:
+        reply = krouter.ask(dialect, "daily", stream=True)
+        assert reply.status_code == 429
+        assert reply.headers["retry-after"] == "40"
+        assert "x-should-retry" not in reply.headers
+        assert message_of(reply) == (
+            "The key 'laptop' may make 4 requests a minute; the next in 40 s."
+        )
+    assert krouter.chat("daily").json()["error"]["code"] == "rate_limit_exceeded"
+    assert krouter.messages("daily").json()["error"]["type"] == "rate_limit_error"
+    error = krouter.gemini("daily").json()["error"]
+    assert (error["code"], error["status"]) == (429, "RESOURCE_EXHAUSTED")
+    assert error["details"] == [
+        {"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "40s"}
+    ]
+    assert len(upstream.requests) == asked
+    assert krouter.http.get("/v1/models").status_code == 200
+    krouter.clock.forward(40)
+    assert krouter.chat("daily").status_code == 200
+    assert krouter.chat("daily").status_code == 429
+
+
+def test_counts_and_embeddings_are_requests(locked: Lock) -> None:
+    krouter = locked(rpm=2)
+    body = {"model": "daily", "messages": [{"role": "user", "content": "hello"}]}
+    assert krouter.http.post("/v1/messages/count_tokens", json=body).status_code == 200
+    reply = krouter.http.post("/v1/embeddings", json={"model": "one/ok", "input": "hello"})
+    assert reply.status_code == 200
+    assert krouter.chat("daily").status_code == 429
+
+
+def test_each_key_has_a_rate_of_its_own(locked: Lock, tmp_path: Path) -> None:
+    other = add_key(tmp_path / "keys.json", "desk", 0.0)
+    krouter = locked(rpm=1)
+    assert krouter.chat("daily").status_code == 200
+    assert krouter.chat("daily").status_code == 429
+    krouter.http.headers["x-krouter-key"] = other
+    assert [krouter.chat("daily").status_code for _ in range(3)] == [200, 200, 200]
+    assert any("KEY laptop: 429" in line for line in krouter.lines)
+
+
+# Money
+
+
+def test_a_budget_is_spent_and_begins_anew(locked: Lock, upstream: Upstream) -> None:
+    upstream.script("gpt-4o", [QUARTER])
+    krouter = locked(budget="0.50/day")
+    for _ in range(2):
+        assert krouter.chat(PRICED).status_code == 200
+    asked = len(upstream.requests)
+    told = (
+        "The key 'laptop' has spent its budget: $0.5000 of $0.5/day. It may go on at"
+        " 2027-01-16T00:00:00Z."
+    )
+    for dialect in DIALECTS:
+        reply = krouter.ask(dialect, PRICED)
+        assert reply.status_code == 429
+        assert message_of(reply) == told
+        assert reply.json()["error"]["krouter_resets_at"] == "2027-01-16T00:00:00Z"
+        assert reply.headers["x-should-retry"] == "false"
+        assert "retry-after" not in reply.headers
+    for dialect in ("chat", "responses"):
+        error = krouter.ask(dialect, PRICED).json()["error"]
+        assert error["type"] == error["code"] == "insufficient_quota"
+    assert krouter.messages(PRICED).json()["error"]["type"] == "rate_limit_error"
+    (info,) = krouter.gemini(PRICED).json()["error"]["details"]
+    assert info["retryDelay"] == f"{16 * 3600}s"
+    embedded = krouter.http.post("/v1/embeddings", json={"model": "one/ok", "input": "hello"})
+    assert embedded.status_code == 429
+    body = {"model": "daily", "messages": [{"role": "user", "content": "hello"}]}
+    counted = krouter.http.post("/v1/messages/count_tokens", json=body)
+    assert counted.status_code == 200  # it costs nothing
+    assert len(upstream.requests) == asked
+    krouter.clock.forward(16 * 3600 - 30)
+    assert krouter.chat(PRICED).headers["retry-after"] == "30"
+    krouter.clock.forward(30)
+    assert krouter.chat(PRICED).status_code == 200
+
+
+def test_a_budget_outlives_a_restart(locked: Lock, upstream: Upstream, tmp_path: Path) -> None:
+    upstream.script("gpt-4o", [QUARTER])
+    krouter = locked(budget="0.25/week")
+    assert krouter.chat(PRICED).status_code == 200
+    again = Krouter(tmp_path, settings=(tmp_path / "krouter.toml").read_text(), env=ENV)
+    with again:
+        again.http.headers["x-krouter-key"] = krouter.http.headers["x-krouter-key"]
+        assert again.chat(PRICED).status_code == 429
+
+
+def test_a_request_under_way_is_finished(locked: Lock, upstream: Upstream) -> None:
+    upstream.script("gpt-4o", ["ok:usage=100000,0;gate=late,1", QUARTER])
+    krouter = locked(budget="0.10/day")
+    key = krouter.http.headers["x-krouter-key"]
+
+    async def main() -> None:
+        async with openai.AsyncOpenAI(base_url=f"{krouter.url}/v1", api_key=key) as client:
+            ask = client.chat.completions.create
+            messages: Any = [{"role": "user", "content": "hello"}]
+            stream = await ask(model=PRICED, messages=messages, stream=True, extra_body={"n": 1})
+            pieces = aiter(stream)
+            await anext(pieces)
+            await ask(model=PRICED, messages=messages)  # spends the budget
+            with pytest.raises(openai.RateLimitError, match="spent its budget"):
+                await ask(model=PRICED, messages=messages)
+            upstream.gate("late").open()
+            text = [each async for each in pieces]
+            assert text[-1].choices == [] or text[-1].choices[0].finish_reason == "stop"
+
+    asyncio.run(main())
+    assert [each["outcome"] for each in map(as_json, krouter.router.routes)] == ["answered"] * 2
+
+
+def as_json(route: Any) -> dict[str, Any]:
+    found: dict[str, Any] = route.as_json()
+    return found
+
+
+def test_what_has_no_known_price_is_told_apart(locked: Lock, tmp_path: Path) -> None:
+    krouter = locked(budget="0.01/day")
+    for _ in range(3):
+        assert krouter.chat("daily").status_code == 200
+    (key,) = list_keys(tmp_path / "keys.json")
+    assert read_spent(tmp_path / "spending.db", key.id, 0) == (0, 3)
+
+
+def test_a_file_that_cannot_be_written_holds_up_nothing(
+    locked: Lock, upstream: Upstream, tmp_path: Path
+) -> None:
+    (tmp_path / "spending.db").mkdir()
+    upstream.script("gpt-4o", [QUARTER])
+    krouter = locked(budget="0.50/day")
+    assert krouter.chat(PRICED).status_code == 200
+    assert krouter.chat(PRICED).status_code == 200
+    assert krouter.chat(PRICED).status_code == 429
+    health = krouter.http.get("/health").json()
+    assert health["status"] == "degraded"
+    assert any("spending.db" in each for each in health["problems"])
+    assert sum("spending.db" in line for line in krouter.lines) == 1
+
+
+@given(tellings("id"))
+def test_late_calls_are_spent_once(told: list[Told]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path, clock = Path(folder) / "keys.json", Clock()
+        add_key(path, "laptop", 0.0, limits=Limits(budget="1/day"))
+        spending = Spending(Path(folder) / "spending.db", clock)
+        limiter = Limiter(KeyRing(path), spending, clock)
+        for route, _ in told:
+            route.caller = "laptop"
+        limiter.book(told[0][0])
+        for route, news in told[1:]:
+            limiter.amend(route, news)
+        attempts = told[-1][0].attempts
+        cost, unpriced = sum(a.cost or 0 for a in attempts), sum(a.is_unpriced for a in attempts)
+        assert spending.since(list_keys(path)[0].id, 0) == (cost, unpriced)
+        limiter.close()
+
+
+# Who asked
+
+
+def test_a_route_names_the_key(locked: Lock, tmp_path: Path) -> None:
+    krouter = locked(ledger=True)
+    reply = krouter.chat("daily")
+    krouter.idle()
+    assert krouter.last_route["caller"] == "laptop"
+    assert krouter.served.house.ledger is not None
+    assert krouter.served.house.ledger.flush(30)
+    reader = LedgerReader(tmp_path / "ledger.db")
+    assert reader.route(reply.headers["x-krouter-route"]).caller == "laptop"
+    assert [row.caller for row in reader.requests(Filter(caller="laptop"))] == ["laptop"]
+    assert reader.requests(Filter(caller="desk")) == []
+    assert [row.key for row in reader.usage("key")] == ["laptop"]
+
+
+def test_without_keys_a_route_names_none(start: Start) -> None:
+    krouter = start("one/ok")
+    krouter.http.headers["x-api-key"] = "whatever"
+    assert krouter.chat("daily").status_code == 200
+    assert krouter.last_route["caller"] == ""
