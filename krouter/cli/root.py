@@ -26,7 +26,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "krouter.cli.quota:quota",
             "Show what is left of each account, or tell krouter of it.",
         ),
-        "keys": ("krouter.cli.keys:keys", "Add, list and remove the keys of callers."),
+        "keys": ("krouter.cli.keys:keys", "Add, change, list and remove the keys of callers."),
         "env": ("krouter.cli.env:env", "Print what makes a client use the running krouter."),
         "code": ("krouter.cli.code:code", "Start Claude Code with the running krouter."),
         "doctor": ("krouter.cli.doctor:doctor", "Find out why a client does not connect."),
