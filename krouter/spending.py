@@ -19,6 +19,8 @@ KEPT_SECONDS = 40 * 86_400
 """Longer than the longest period."""
 LOOK_AGAIN = 1.0
 """Seconds after which what other processes have added is looked for."""
+BUSY_SECONDS = 0.02
+"""How long another process that writes is waited for; requests wait meanwhile."""
 LARGEST = 2**62
 
 _TABLE = (
@@ -159,10 +161,10 @@ class Spending:
         self._let_go()
         self._path.parent.mkdir(parents=True, exist_ok=True)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
-        db = self._db = sqlite3.connect(self._path, timeout=0)
+        db = self._db = sqlite3.connect(self._path, BUSY_SECONDS)
         self._stamp = _stamp(self._path)
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA synchronous = NORMAL")
         with db:
             db.execute(_TABLE)
             db.execute(_TIDY, (int(self._now()) - KEPT_SECONDS,))
