@@ -25,7 +25,7 @@ class Printer:
         self.open = False
 
     def __call__(self, tag: str, line: str) -> None:
-        if self.open and (self._all_steps or tag in ("CONFIG", "LEDGER")):
+        if self.open and (self._all_steps or tag in ("CONFIG", "LEDGER", "SPENDING")):
             say(f"[{time.strftime('%H:%M:%S')}] {tag} {line}")
 
 

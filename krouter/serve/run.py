@@ -99,7 +99,7 @@ def open_server(
     if public and not house.keys.required:
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
-    limiter = Limiter(house.keys, Spending(paths.spending, now, partial(log, "KEY")), now)
+    limiter = Limiter(house.keys, Spending(paths.spending, now, partial(log, "SPENDING")), now)
     guard = Guard(house.keys, gate_of(settings, host), public, limiter, Strangers())
     metrics = Metrics(lambda: house.router.world.board)
     house.router.books.append(metrics.book)

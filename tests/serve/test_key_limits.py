@@ -14,6 +14,7 @@ import openai
 import pytest
 from hypothesis import given
 
+from krouter.cli.serve import Printer
 from krouter.keys import KeyRing, Limits, add_key, list_keys
 from krouter.ledger_reader import Filter, LedgerReader
 from krouter.serve.limits import Limiter
@@ -315,7 +316,8 @@ def test_a_file_that_cannot_be_written_holds_up_nothing(
     health = krouter.http.get("/health").json()
     assert health["status"] == "degraded"
     assert any("spending.db" in each for each in health["problems"])
-    assert sum("spending.db" in line for line in krouter.lines) == 1
+    (line,) = [line for line in krouter.lines if "spending.db" in line]
+    assert line.startswith("SPENDING ")
 
 
 @given(tellings("id"))
@@ -358,3 +360,15 @@ def test_without_keys_a_route_names_none(start: Start) -> None:
     krouter.http.headers["x-api-key"] = "whatever"
     assert krouter.chat("daily").status_code == 200
     assert krouter.last_route["caller"] == ""
+
+
+def test_a_trouble_with_what_is_spent_is_printed_without_being_asked_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printer = Printer(all_steps=False)
+    printer.open = True
+    printer("SPENDING", "spending.db: full")
+    printer("KEY", "laptop: 429")
+    told = capsys.readouterr().err
+    assert told.endswith("SPENDING spending.db: full\n")
+    assert "laptop" not in told
