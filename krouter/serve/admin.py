@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -16,7 +15,13 @@ from krouter.quota import Note, Poll, is_spent
 from krouter.reporter import Balance, Figure, Report, Window
 from krouter.resets import moment
 from krouter.router import Router
-from krouter.serve.intake import Refusal, read_body, request_headers
+from krouter.serve.intake import (
+    Refusal,
+    is_own_page,
+    media_type,
+    read_body,
+    request_headers,
+)
 from krouter.settings import Text
 from krouter.wire import Headers
 from krouter.world import World
@@ -28,34 +33,16 @@ MOST_BYTES = 1 << 20
 def check_site(headers: Headers) -> None:
     """Admin calls come from programs and from krouter's own pages: no page of another site makes
     one, even where no key is needed. Raises Refusal."""
-    given = dict(headers)
-    if not (_is_own_origin(given) and _is_own_site(given)):
+    if not is_own_page(headers):
         raise Refusal(403, "A page of another site may not call krouter's admin API.")
 
 
 def check_type(method: str, headers: Headers) -> None:
     """A form, which any page may send, is none. Raises Refusal."""
-    kind = dict(headers).get("content-type", "").partition(";")[0].strip().lower()
+    kind = media_type(dict(headers))
     if method in ("POST", "PUT", "PATCH") and kind != "application/json":
         shown = f"not {kind}" if kind else "which Content-Type must say"
         raise Refusal(415, f"The body must be application/json, {shown}.")
-
-
-def _is_own_origin(headers: dict[str, str]) -> bool:
-    origin = headers.get("origin")
-    return origin is None or _authority(origin) == headers.get("host", "").lower()
-
-
-def _authority(origin: str) -> str | None:
-    try:
-        return urlsplit(origin).netloc.lower()
-    except ValueError:
-        return None
-
-
-def _is_own_site(headers: dict[str, str]) -> bool:
-    """`none` is a person who typed the address."""
-    return headers.get("sec-fetch-site", "none") in ("same-origin", "none")
 
 
 def _text(value: str) -> str:

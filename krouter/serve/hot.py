@@ -22,6 +22,7 @@ from krouter.serve.intake import (
     Refusal,
     Scope,
     Send,
+    check_page,
     parse_call,
     read_body,
     request_headers,
@@ -108,6 +109,7 @@ class Endpoint:
         try:
             query = scope["query_string"].decode("latin-1")
             key = self._guard.authorize(with_key_of(query, headers), scope)
+            check_page(headers, self._router.world.settings.server.cors_origins)
             if key is not None and key.is_limited:
                 self._guard.admit(key, free=self._free)
             raw = await read_body(receive, headers, self._limit())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
+import re
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -67,7 +68,10 @@ class Gate:
         """On loopback a foreign Host is a page's rebound name, not a user. Raises Refusal."""
         if self.hosts is None:
             return
-        host = next((value for name, value in headers if name == "host"), "")
+        given = [value for name, value in headers if name == "host"]
+        if len(given) > 1:
+            raise Refusal(400, "A request has one Host header; this one has more.")
+        host = given[0] if given else ""
         if hostname(host) not in self.hosts:
             raise Refusal(
                 403,
@@ -76,13 +80,55 @@ class Gate:
             )
 
 
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^][:/?#@\\\s]+?)\.?)(?::\d{0,5})?", re.A)
+
+
 @lru_cache(maxsize=64)
 def hostname(host: str) -> str:
-    """A Host header without its port, in lower case."""
+    """A Host header without its port and the dot of a full name, in lower case; nothing where it is
+    more or less than that."""
+    found = _HOST.fullmatch(host)
+    return (found[1] or found[2]).lower() if found else ""
+
+
+def check_page(headers: Headers, origins: Collection[str]) -> None:
+    """A page of another site may send a request without asking first as long as that looks like a
+    form's; what it then costs is spent, though the page reads no reply. Raises Refusal."""
+    given = dict(headers)
+    if "origin" not in given and "sec-fetch-site" not in given:
+        return
+    asked = [value for name, value in headers if name == "origin"]
+    if is_own_page(headers) or (asked and all(o in origins or "*" in origins for o in asked)):
+        return
+    if media_type(given) != "application/json":
+        raise Refusal(
+            403,
+            "A page of another site may not call krouter, unless its origin is one of cors_origins"
+            " in [server] of krouter.toml.",
+        )
+
+
+def is_own_page(headers: Headers) -> bool:
+    """Whether a program sends it, or a page that came from here; `none` is a person who typed the
+    address."""
+    here = dict(headers).get("host", "").lower()
+    return all(
+        _authority(value) == here if name == "origin" else value in ("same-origin", "none")
+        for name, value in headers
+        if name in ("origin", "sec-fetch-site")
+    )
+
+
+def _authority(origin: str) -> str | None:
     try:
-        return (urlsplit(f"//{host}").hostname or "").lower()
+        return urlsplit(origin).netloc.lower()
     except ValueError:
-        return ""
+        return None
+
+
+def media_type(headers: Mapping[str, str]) -> str:
+    """The Content-Type without its parameters."""
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 _names = Known[bytes, str](lambda raw: raw.decode("latin-1"))

@@ -1,0 +1,1 @@
+"""Safe by default: what is promised in docs/security.md."""
