@@ -25,13 +25,19 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
-from krouter.problems import ConfigError, Problem, did_you_mean, problems_of
+from krouter.problems import (
+    DEEPEST,
+    ConfigError,
+    Problem,
+    did_you_mean,
+    is_deep,
+    problems_of,
+)
 from krouter.settings import ComboTimeouts
 
 LEVELS = 3
 """How many combos may stand inside one another, the outermost included."""
 
-DEEPEST_JSON = 100
 LONGEST_NUMBER = 100
 
 Medium = Literal["image", "pdf", "audio", "video"]
@@ -340,19 +346,9 @@ def _finite(text: str) -> float:
 
 def _sendable(value: object) -> None:
     """Refuse what could be read here but not be sent on."""
-    level = [value]
-    for _ in range(DEEPEST_JSON):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            json.dumps(value, ensure_ascii=False).encode()
-            return
-    raise RecursionError
-
-
-def _children(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
+    if is_deep(value):
+        raise RecursionError
+    json.dumps(value, ensure_ascii=False).encode()
 
 
 def _not_json(error: Exception) -> str:
@@ -364,7 +360,7 @@ def _not_json(error: Exception) -> str:
         case UnicodeEncodeError():
             return "half of a surrogate pair stands alone in a text."
         case RecursionError():
-            return f"nested more than {DEEPEST_JSON} levels deep."
+            return f"nested more than {DEEPEST} levels deep."
         case _:
             return f"{error}."
 

@@ -41,6 +41,26 @@ class ConfigError(Exception):
         super().__init__("\n".join(str(problem) for problem in problems))
 
 
+DEEPEST = 100
+"""Levels of objects and lists in a file."""
+
+
+def is_deep(value: object) -> bool:
+    """Whether it is nested deeper than files may be."""
+    level = [value]
+    for _ in range(DEEPEST):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     """Known names that look like `name`, best first."""
     folded = {candidate.lower(): candidate for candidate in known}

@@ -16,6 +16,8 @@ from pathlib import Path
 from krouter.settings import SecretKind, reference_parts
 from krouter.tokens import Token, read_token
 
+LARGEST = 1 << 20
+"""Bytes of a file or an output that may hold a secret."""
 COMMAND_LIMIT = 10.0
 COMMAND_FRESH = 300.0
 EXPIRY_LEAD = 300.0
@@ -61,15 +63,29 @@ def _parsed(ref: str) -> SecretRef:
 
 
 async def run_command(command: str, env: Mapping[str, str]) -> tuple[int, bytes]:
-    """Exit status and standard output of a shell command; TimeoutError after 10 s."""
+    """Exit status and standard output of a shell command; TimeoutError after 10 s. One that prints
+    more than is taken is ended."""
     process = await _started(command, env)
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), COMMAND_LIMIT)
+        output = await asyncio.wait_for(_printed(process), COMMAND_LIMIT)
     finally:
         if process.returncode is None:
             _kill(process)
             await process.communicate()  # until its pipes are closed as well
-    return process.returncode or 0, output
+    was_ended = len(output) > LARGEST
+    return 0 if was_ended else process.returncode or 0, output
+
+
+async def _printed(process: Process) -> bytes:
+    """All of it once the process has ended, or more than is taken."""
+    assert process.stdout is not None
+    output = b""
+    while part := await process.stdout.read(LARGEST):
+        output += part
+        if len(output) > LARGEST:
+            return output
+    await process.wait()
+    return output
 
 
 async def _started(command: str, env: Mapping[str, str]) -> Process:
@@ -187,11 +203,11 @@ class Secrets:
         parsed = SecretRef.parse(ref)
         if parsed.kind != "file":
             return False
-        path = self._folder / self._expanded(parsed.target)
-        known = self._files.get(path)
         try:
+            path = self._path(parsed.target)
+            known = self._files.get(path)
             return known is not None and known[0] != _stamp(path)
-        except OSError:
+        except (OSError, SecretError):
             return False
 
     async def mend(self) -> None:
@@ -207,17 +223,15 @@ class Secrets:
         return _clean(value, f"the environment variable {name}")
 
     def _file(self, target: str) -> str:
-        path = self._folder / self._expanded(target)
+        path = self._path(target)
         try:
             stamp = _stamp(path)
             known = self._files.get(path)
             if known is None or known[0] != stamp or self._ends_soon(known[1]):
-                known = stamp, _token(path.read_text("utf-8"), f"the file {path}")
+                known = stamp, _token(_content(path), f"the file {path}")
                 self._files[path] = known
         except OSError as error:
             raise SecretError(f"the file {path} cannot be read: {error.strerror}") from None
-        except UnicodeDecodeError:
-            raise SecretError(f"the file {path} is not text") from None
         return self._valid(known[1], f"the file {path}")
 
     def _ends_soon(self, token: Token) -> bool:
@@ -229,11 +243,14 @@ class Secrets:
             raise SecretError(f"the token of {what} expired at {at}: sign in again")
         return token.secret
 
-    def _expanded(self, target: str) -> Path:
+    def _path(self, target: str) -> Path:
         home = self._env.get("HOME")
         if home and target.startswith("~/"):
             return Path(home) / target[2:]
-        return Path(target).expanduser()
+        try:
+            return self._folder / Path(target).expanduser()
+        except RuntimeError:  # of ~name where nobody is called so
+            raise SecretError(f"the file {target} is in nobody's folder") from None
 
     async def _output(self, command: str) -> str:
         output = self._outputs.setdefault(command, _Output())
@@ -305,7 +322,15 @@ class Secrets:
             raise SecretError(f"{what} cannot be run: {error.strerror}") from None
         if status:
             raise SecretError(f"{what} failed with status {status}")
-        return _token(output.decode("utf-8", "replace"), what)
+        return _token(output, what)
+
+
+def _content(path: Path) -> bytes:
+    """A pipe or a device may never end, so only a file is read. Raises OSError, SecretError."""
+    if not path.is_file() and path.exists():
+        raise SecretError(f"the file {path} cannot be read: it is no regular file")
+    with path.open("rb") as file:
+        return file.read(LARGEST + 1)
 
 
 def _stamp(path: Path) -> tuple[int, int, int]:
@@ -318,9 +343,14 @@ def _program(command: str) -> str:
     return next((word for word in command.split() if "=" not in word), "…")
 
 
-def _token(text: str, what: str) -> Token:
+def _token(raw: bytes, what: str) -> Token:
     """A secret of a file or a command, which may be JSON around it."""
-    token = read_token(text)
+    if len(raw) > LARGEST:
+        raise SecretError(f"{what} holds more than {LARGEST >> 20} MiB")
+    try:
+        token = read_token(raw.decode())
+    except UnicodeDecodeError:
+        raise SecretError(f"{what} is not text") from None
     if token is None:
         raise SecretError(f"{what} is JSON without an access token")
     return token._replace(secret=_clean(token.secret, what))

@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic.alias_generators import to_camel
 
-from krouter.problems import ConfigError, Problem, problems_of
+from krouter.problems import DEEPEST, ConfigError, Problem, is_deep, problems_of
 
 Dialect = Literal["chat", "messages", "responses", "gemini"]
 Kind = Literal["image", "pdf", "audio", "video"]
@@ -34,6 +34,9 @@ CREDENTIAL_HEADERS = frozenset(
 )
 DEFAULT_ACCOUNT = "default"
 MOST_SECONDS = 1e9
+LARGEST_FILE = 1 << 20
+MOST_DOTS = 1000
+"""In one line: the time to read a dotted key grows with the square of its parts."""
 
 
 _REFERENCES = {
@@ -56,6 +59,8 @@ def reference_parts(ref: str) -> tuple[SecretKind, str]:
     """
     kind, _, target = ref.partition(":")
     target = target.strip()
+    if kind in _REFERENCES and not _is_nameable(target):
+        raise ValueError(f"{kind}: is followed by what holds half a character or NUL")
     if kind == "env" and re.fullmatch(r"[A-Za-z_]\w*", target, re.ASCII):
         return "env", target
     if kind == "file" and target:
@@ -70,6 +75,11 @@ def reference_parts(ref: str) -> tuple[SecretKind, str]:
         "a key never stands here itself: set an environment variable and write env:NAME"
         " (or file:PATH, or command:…)"
     )
+
+
+def _is_nameable(target: str) -> bool:
+    """Whether the system takes it for a path or a command."""
+    return "\0" not in target and not re.search("[\ud800-\udfff]", target)
 
 
 def _reference(ref: str) -> str:
@@ -325,7 +335,7 @@ def load_settings(path: Path | None, *, required: bool = False) -> Settings:
 def parse_settings(text: str, file: str) -> Settings:
     """The settings in TOML `text`, read from `file`. Raises ConfigError with every problem."""
     try:
-        settings = Settings.model_validate(tomllib.loads(text))
+        settings = Settings.model_validate(_table(text))
     except ValidationError as error:
         raise ConfigError(problems_of(error, file, Settings)) from None
     except (ValueError, RecursionError) as error:
@@ -335,9 +345,24 @@ def parse_settings(text: str, file: str) -> Settings:
     return settings
 
 
+def _table(text: str) -> dict[str, Any]:
+    """Raises ValueError, RecursionError for what is no TOML, or takes too long to read as such."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.count(".") > MOST_DOTS:
+            raise ValueError(f"a key of more than {MOST_DOTS} parts (at line {number})")
+    table = tomllib.loads(text)
+    if is_deep(table):
+        raise ValueError(f"nested more than {DEEPEST} levels deep")
+    return table
+
+
 def _text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        with path.open("rb") as file:
+            raw = file.read(LARGEST_FILE + 1)
+        if len(raw) > LARGEST_FILE:
+            raise ConfigError([Problem(str(path), "", f"is larger than {LARGEST_FILE} bytes.")])
+        return raw.decode("utf-8-sig")
     except OSError as error:
         problem = Problem(str(path), "", f"cannot be read: {error.strerror}.")
     except UnicodeDecodeError as error:

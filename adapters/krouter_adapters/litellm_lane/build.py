@@ -6,12 +6,14 @@ code of LiteLLM's is done here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from krouter.adapter import Unsendable
 from krouter.body import dump
 from krouter.providers import extended
 from krouter_adapters.litellm_lane.classes import Classes
@@ -90,6 +92,8 @@ class Build:
         streams = self.stream and not fake
         build: Callable[..., _Outcome] = _BUILDERS.get(self.goal.name, _generic)
         url, headers, data = build(self, fields, headers, extra, streams)
+        if self.goal.url is None and _ASTRAY.search(url):
+            raise Unsendable(f"A model of {self.goal.name} is not called {self.model}.")
         log: Any = NoLog(optional, params)
         return Written(
             url=self.goal.url or url,
@@ -253,6 +257,10 @@ def _text_parts(content: Any) -> list[dict[str, Any]]:
     return [{"text": content}] if isinstance(content, str) else as_dicts(content)
 
 
+# A step up, however it is written, or the end of what is sent.
+_ASTRAY = re.compile(r"(?:[/\\]|%2f|%5c)(?:\.|%2e){1,2}(?:[/\\?;]|%2f|%5c|%3b|$)|#", re.I)
+
+
 def _bearer(key: str) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"}
 
@@ -278,7 +286,7 @@ def _azure(
         url = f"{base}/chat/completions"
     else:
         version = query or f"api-version={AZURE_VERSION}"
-        url = f"{base}/openai/deployments/{build.model}/chat/completions?{version}"
+        url = f"{base}/openai/deployments/{quote(build.model, safe='')}/chat/completions?{version}"
     return url, {**headers, "api-key": build.key}, data
 
 
