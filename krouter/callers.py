@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from urllib.parse import parse_qsl, urlsplit
 
+from krouter.headers import CREDENTIALS_IN_QUERY, may_hold_credential
 from krouter.keys import PREFIX
 from krouter.providers import Provider
 from krouter.secrets import SecretError
@@ -39,7 +40,8 @@ def carried(headers: Headers, query: str = "") -> frozenset[str]:
     what a provider says. Stand-ins such as `lm-studio`, which clients send where no key is needed,
     are left alone, for they may be words of an error."""
     given = [value.strip().rpartition(" ")[2] for name, value in headers if name in _CARRIERS]
-    given += keys_in(query)
+    if may_hold_credential(query):
+        given += [value for name, value in parse_qsl(query) if name in CREDENTIALS_IN_QUERY]
     return frozenset(filter(_is_secret, given))
 
 

@@ -433,6 +433,8 @@ def classify(evidence: Evidence, request: bytes, now: float) -> Verdict:
     row = next(rule.row for rule in RULES if rule.matches(seen))
     reset = seen.reset if row.until_reset else _direct_reset(evidence, seen.words, now)
     status, sentence = _shown(seen)
+    if 300 <= (evidence.status or 0) < 400:
+        sentence = f"The provider redirects (status {evidence.status}): its base_url is another."
     return Verdict(
         failure=row.failure,
         row=row.number,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TypeVar
 from urllib.parse import unquote
 
+from krouter.blot import quotes
 from krouter.keys import PREFIX
 from krouter.wire import Headers
 
@@ -42,6 +43,12 @@ _NOT_RETURNED = _HOP | {
     "retry-after-ms",
     "x-should-retry",
     "proxy-authenticate",
+    # what a site says of itself, where krouter answers in its place
+    "location",
+    "refresh",
+    "alt-svc",
+    "clear-site-data",
+    "strict-transport-security",
 }
 _RATE_LIMITS = ("x-ratelimit-", "anthropic-ratelimit-", "ratelimit")
 _OURS = "x-krouter-"
@@ -87,12 +94,32 @@ def to_provider(headers: Headers) -> Headers:
 
 
 def query_to_provider(query: str, dropped: Collection[str] = ()) -> str:
-    """The caller's query that goes on, less what is `dropped` by name."""
-    if PREFIX not in query and not dropped:
+    """The caller's query that goes on: without credentials, which are meant for krouter, and less
+    what is `dropped` by name."""
+    if not (query and (dropped or may_hold_credential(query) or PREFIX in query)):
         return query
+    out = {*dropped, *CREDENTIALS_IN_QUERY}
     parts = query.split("&")
-    kept = (part for part in parts if unquote(part.partition("=")[0]) not in dropped)
+    kept = (part for part in parts if unquote(part.partition("=")[0]) not in out)
     return "&".join(part for part in kept if not _holds_key(part))
+
+
+CREDENTIALS_IN_QUERY = frozenset(("key", "access_token", "api_key", "api-key", "apikey"))
+
+
+def may_hold_credential(query: str) -> bool:
+    """Whether it is worth a closer look."""
+    return "key" in query or "token" in query or "%" in query
+
+
+_NAMES_SECRET = re.compile(r"key|token|secret|auth|passw|credential|signature|session", re.I)
+
+
+def secrets_of(headers: Mapping[str, str]) -> Iterable[str]:
+    """What must not come back of the headers that the settings add, by their names."""
+    return [
+        value.rpartition(" ")[2] for name, value in headers.items() if _NAMES_SECRET.search(name)
+    ]
 
 
 def _holds_key(value: str) -> bool:
@@ -104,13 +131,14 @@ def to_caller(headers: Headers, *secrets: str | None) -> Headers:
     """The provider's headers that go back; none that quotes a credential."""
     lowered = [(name.lower(), value) for name, value in headers]
     dropped = _NOT_RETURNED | _named_by_connection(lowered)
-    return [
+    passed = [
         (name, value)
         for name, value in lowered
-        if name not in dropped
-        and not name.startswith(_SAID_BY_KROUTER)
-        and not any(secret and secret in value for secret in secrets)
+        if name not in dropped and not name.startswith(_SAID_BY_KROUTER)
     ]
+    if quotes("\n".join([value for _, value in passed]), secrets):
+        return [pair for pair in passed if not quotes(pair[1], secrets)]
+    return passed
 
 
 def stream_to_caller(headers: Headers, *secrets: str | None) -> Headers:

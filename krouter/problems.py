@@ -123,7 +123,9 @@ _SECRET_FIELD = re.compile(
     r"(key|secret|password|credentials?|authorization|hash|headers|(?<!first)(?<!first_)token)$",
     re.IGNORECASE,
 )
-_SECRET_VALUE = re.compile(r"\b(sk|kr|xai|nvapi|fw)-\w|\bgsk_\w|\bAIza\w|\bBearer \S|://[^/\s]*@")
+_SECRET_VALUE = re.compile(
+    r"\b(sk|kr|xai|nvapi|fw)-\w|\bgsk_\w|\bAIza\w|\bBearer \S|://[^@\s]{0,1000}@"
+)
 
 
 def _shown(value: object, loc: Sequence[str | int]) -> str:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -101,7 +101,7 @@ def _provider_name(value: str) -> str:
 
 
 def _url(value: str) -> str:
-    parts = urlsplit(value)
+    parts = _parts(value)
     if parts.scheme not in ("http", "https") or not parts.hostname or re.search(r"\s", value):
         raise ValueError("must be an http:// or https:// URL with a host")
     if parts.username is not None or parts.password is not None:
@@ -109,6 +109,16 @@ def _url(value: str) -> str:
     if parts.port == 0:
         raise ValueError("must not use port 0")
     return value
+
+
+def _parts(value: str) -> SplitResult:
+    """The parts of a URL that has some; what is wrong with it may quote a password."""
+    try:
+        parts = urlsplit(value)
+        _ = parts.port
+    except ValueError:
+        raise ValueError("must be an http:// or https:// URL with a host") from None
+    return parts
 
 
 def _origin(value: str) -> str:

@@ -16,6 +16,7 @@ from krouter.bounds import Bounds, TooLarge
 from krouter.callers import CallerUnsigned
 from krouter.errors import Failure, Verdict
 from krouter.features import names_image_rejection
+from krouter.headers import secrets_of
 from krouter.lineup import Candidate, Leaf
 from krouter.no_answer import failure
 from krouter.progress import Progress
@@ -261,6 +262,8 @@ class Tries(Struct, eq=False):
             return None
         if secret:
             progress.secrets.add(secret)
+        if candidate.provider.headers:
+            progress.secrets.update(secrets_of(candidate.provider.headers))
         return self._trial(candidate, final, ticket, secret)
 
     def _trial(

@@ -46,7 +46,7 @@ LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}
 
 # What an adapter may know of krouter: the protocol, and the types it is made of.
 OPEN_TO_ADAPTERS = frozenset(
-    "adapter catalog reporter errors errortext dialects settings providers problems body sse"
+    "adapter blot catalog reporter errors errortext dialects settings providers problems body sse"
     " headers wire resets shapes".split()
 )
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from krouter.headers import query_to_provider, to_caller, to_provider
+from krouter.headers import query_to_provider, secrets_of, to_caller, to_provider
 from krouter.keys import PREFIX
 
 PASSED = [
@@ -96,3 +96,32 @@ def test_a_key_of_krouter_s_goes_nowhere_under_any_name(value: str) -> None:
 )
 def test_nor_in_a_query(query: str, passed: str) -> None:
     assert query_to_provider(query) == passed
+
+
+@pytest.mark.parametrize(
+    "name", ["key", "%6bey", "access_token", "access%5Ftoken", "api_key", "api-key", "apikey"]
+)
+def test_no_credential_in_a_query_goes_to_a_provider(name: str) -> None:
+    assert query_to_provider(f"beta=true&{name}=AIzaOfTheCaller&keyword=x") == "beta=true&keyword=x"
+
+
+@pytest.mark.parametrize(
+    "value", ["r-s%2Fec+ret", "dXNlcjpzL2VjcmV0", "s/ec ret s\\/ecret s/ecret"]
+)
+def test_no_header_quotes_a_credential_however_it_is_written(value: str) -> None:
+    secrets = "s/ec ret", "user:s/ecret", "s/ecret"
+    assert to_caller([("X-Echo", value), ("x-other", "fine")], *secrets) == [("x-other", "fine")]
+
+
+def test_what_is_secret_of_a_providers_own_headers() -> None:
+    given = {"x-team": "blue", "x-portkey-api-key": "a", "helicone-auth": "Bearer b"}
+    assert set(secrets_of(given)) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "name", ["Location", "refresh", "alt-svc", "clear-site-data", "Strict-Transport-Security"]
+)
+def test_what_a_provider_says_of_its_own_site_does_not_come_back(name: str) -> None:
+    assert to_caller([(name, "https://elsewhere.example"), ("x-other", "fine")]) == [
+        ("x-other", "fine")
+    ]

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from krouter.adapter import Unsendable
+from krouter.blot import blotted, quotes
 from krouter.wire import Incoming
 from krouter_adapters.litellm_lane.ways import Aim
 
@@ -42,7 +43,8 @@ class Blotted:
 
     def __init__(self, reply: Incoming, key: AccessKey) -> None:
         self.status = reply.status
-        self.headers = [pair for pair in reply.headers if not key.token or key.token not in pair[1]]
+        secrets = key.secret, key.token
+        self.headers = [pair for pair in reply.headers if not quotes(pair[1], secrets)]
         self.dropped = reply.dropped
         self._reply = reply
         self._key = key
@@ -51,10 +53,7 @@ class Blotted:
         return await self._reply.chunk()
 
     async def read(self, limit: int) -> bytes:
-        raw = await self._reply.read(limit)
-        for part in filter(None, (self._key.secret, self._key.token)):
-            raw = raw.replace(part.encode(), b"[credential]")
-        return raw
+        return blotted(await self._reply.read(limit), (self._key.secret, self._key.token))
 
     def ending(self) -> bytes:
         return b""
