@@ -244,7 +244,7 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
     content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
     text = json.dumps(content, indent=2) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _replace(path, text.encode())
     except OSError as error:
         message = f"cannot be written: {error.strerror}."

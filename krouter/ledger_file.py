@@ -26,6 +26,7 @@ from krouter.ledger_schema import (
     rows_of,
     version_of,
 )
+from krouter.private import make_private
 
 DAY = 86_400.0
 MEGABYTE = 1_000_000
@@ -232,6 +233,8 @@ def _create(path: Path) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with suppress(FileExistsError):
         os.close(os.open(os.path.realpath(path), os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    for suffix in ("", "-wal", "-shm"):
+        make_private(path.with_name(path.name + suffix))
 
 
 def _inode(path: Path) -> Inode | None:

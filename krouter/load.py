@@ -25,6 +25,7 @@ from krouter.ledger import Ledger
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
+from krouter.private import exposure, make_private
 from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
@@ -91,6 +92,19 @@ def quiet(tag: str, line: str) -> None:
     """A log that nobody reads."""
 
 
+def open_to_others(paths: Paths) -> Iterator[Problem]:
+    """Warnings of files and folders with which another user of this machine may do what is the
+    owner's to do."""
+    for path in (paths.config, paths.combos, paths.home):
+        match exposure(path):
+            case "write":
+                told = "others on this machine may change it, and so run commands as you."
+                yield Problem(str(path), "", told, "Use: chmod go-w", "warning")
+            case "read" if path == paths.config:
+                told = "others on this machine may read it."
+                yield Problem(str(path), "", told, "Use: chmod 600", "warning")
+
+
 class House:
     """Everything a running krouter holds, and how it follows its files.
 
@@ -123,6 +137,7 @@ class House:
         self._config_problems: tuple[Problem, ...] = ()
         self.store = store or open_combos(paths)
         self._secrets = Secrets(env, folder=paths.home, now=now)
+        make_private(paths.keys)
         self.keys = KeyRing(paths.keys)
         reporters = load_reporters()
         self.pool = Pool.empty(now, reporters)

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # Each room may import the rooms before it.
 LAYERS = (
     ("_version",),
-    ("problems", "resets", "errortext", "tokens", "blot", "allowance", "spending"),
+    ("problems", "resets", "errortext", "tokens", "blot", "allowance", "spending", "private"),
     ("settings", "errors", "body", "sse"),
     ("features", "estimate", "http_reply", "http_request", "http_dial"),
     ("http_coding", "http_connection"),

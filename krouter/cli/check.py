@@ -20,7 +20,7 @@ from krouter.dialects import DIALECTS
 from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
-from krouter.load import Config, load_config, open_combos
+from krouter.load import Config, load_config, open_combos, open_to_others
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
@@ -91,6 +91,7 @@ def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[P
         file = str(paths.config)
         yield from _aliases(config, store.combos, file)
         yield from _adapter(config, store.combos, file)
+    yield from open_to_others(paths)
     try:
         list_keys(paths.keys)
     except ConfigError as error:

@@ -13,6 +13,7 @@ from krouter._version import __version__
 from krouter.cli.common import Command, find_paths, place_options
 from krouter.cli.output import inert
 from krouter.cli.view import providers_with_accounts
+from krouter.load import open_to_others
 from krouter.serve.run import Served, open_server, run
 
 
@@ -93,3 +94,5 @@ def welcome(served: Served) -> Iterator[str]:
     yield f"  keys       {'every caller needs one' if house.keys.required else 'none needed'}"
     for problem in house.problems:
         yield f"  problem    {problem}"
+    for warning in open_to_others(house.paths):
+        yield f"  warning    {warning}"
