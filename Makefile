@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test check format bench bench-check clients lock clean
+.PHONY: help run test check format bench bench-check clients lock audit clean
 
 help:  ## what there is to make
 	@sed -n "s/^\([a-z-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 14
@@ -42,6 +42,14 @@ bench-check: $(VENV)/dev.stamp  ## fail where a quick run is 25 % worse than wha
 
 clients: $(VENV)/dev.stamp  ## run real coding clients and SDKs against krouter, without a network; CLIENT=codex for one
 	$(BIN)/python -m tests.clients $(CLIENT)
+
+audit: $(VENV)/dev.stamp  ## look what krouter installs up among known vulnerabilities; needs a network
+	@told=$$($(BIN)/pip-audit --strict --progress-spinner off --require-hashes --disable-pip \
+		-r requirements.lock 2>&1) && { echo "$$told"; exit 0; }; \
+	echo "$$told" | tail -n 40 >&2; \
+	case "$$told" in (*"Found "*" known vulnerabilit"*) ;; \
+		(*) echo "NOT AUDITED: the advisories could not be had, so nothing is known." >&2 ;; esac; \
+	exit 1
 
 lock: $(VENV)/dev.stamp  ## resolve the dependencies again, with hashes
 	$(BIN)/uv pip compile pyproject.toml --group build $(LOCK) -o requirements.lock
