@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from os.path import isdir, isfile
 from pathlib import Path
 
 import platformdirs
@@ -58,7 +59,7 @@ def resolve_paths(
 def _home(given: str | Path | None, cwd: Path, fallback: Callable[[], Path]) -> Path:
     if given:
         return _absolute(given, cwd)
-    is_home = (cwd / SETTINGS_FILE).is_file() or (cwd / COMBOS_FOLDER).is_dir()
+    is_home = isfile(cwd / SETTINGS_FILE) or isdir(cwd / COMBOS_FOLDER)
     return cwd if is_home else fallback()
 
 

@@ -289,7 +289,7 @@ def _store(
 
 def _folder(given: Folder) -> Path:
     folder = Path.cwd() / Path(given).expanduser()
-    if not folder.is_dir():
+    if not os.path.isdir(folder):
         raise ConfigError([Problem(str(folder), "", "no such folder.")])
     return folder
 

@@ -106,19 +106,17 @@ def _url(value: str) -> str:
         raise ValueError("must be an http:// or https:// URL with a host")
     if parts.username is not None or parts.password is not None:
         raise ValueError("must not hold a user or password: give the credential as key")
-    if parts.port == 0:
-        raise ValueError("must not use port 0")
     return value
 
 
 def _parts(value: str) -> SplitResult:
-    """The parts of a URL that has some; what is wrong with it may quote a password."""
+    """What urlsplit says of a bad one may quote a password."""
     try:
-        parts = urlsplit(value)
-        _ = parts.port
+        if (parts := urlsplit(value)).port != 0:
+            return parts
     except ValueError:
         raise ValueError("must be an http:// or https:// URL with a host") from None
-    return parts
+    raise ValueError("must not use port 0")
 
 
 def _origin(value: str) -> str:
@@ -337,9 +335,18 @@ def load_settings(path: Path | None, *, required: bool = False) -> Settings:
 
     `required` is for a file that was asked for by name. Raises ConfigError with every problem.
     """
-    if path is None or not (required or path.exists()):
+    if path is None or not (required or is_there(path)):
         return Settings()
     return parse_settings(_text(path), str(path))
+
+
+def is_there(path: Path) -> bool:
+    """Whether there is something, be it what cannot be looked at."""
+    try:
+        path.stat()
+    except OSError as error:
+        return not isinstance(error, FileNotFoundError | NotADirectoryError)
+    return True
 
 
 def parse_settings(text: str, file: str) -> Settings:

@@ -194,7 +194,7 @@ def served_paths(paths: Paths, base: str, health: Mapping[str, Any]) -> Paths | 
     if home.resolve() == paths.home.resolve():
         return paths
     try:
-        is_here = urlsplit(base).hostname in LOOPBACK and home.is_absolute() and home.is_dir()
+        is_here = urlsplit(base).hostname in LOOPBACK and home.is_absolute() and os.path.isdir(home)
     except OSError:  # of a name that is too long
         is_here = False
     return resolve_paths(home, env={}, cwd=home) if is_here else None

@@ -45,7 +45,7 @@ def check(
     JSON: ok, problems, each with file, path, message, hint, level (error, warning).
     """
     paths = find_paths(home, config, combos)
-    if config is not None and not paths.config.is_file():
+    if config is not None and not os.path.isfile(paths.config):
         raise ConfigError([Problem(str(paths.config), "", "no such file.")])
     store = open_combos(paths)
     settings, found = _config(paths)

@@ -111,7 +111,7 @@ def find_paths(
     missing = [
         Problem(str(path), "", "no such folder.")
         for given, path in asked
-        if given and not path.is_dir()
+        if given and not os.path.isdir(path)
     ]
     if missing:
         raise ConfigError(missing)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import click
@@ -35,7 +36,9 @@ def paths(home: str | None, config: str | None, combos: str | None, as_json: boo
     if as_json:
         print_json({name: str(path) for name, path in rows.items()})
         return
-    table = [(name, str(path), "yes" if path.exists() else "no") for name, path in rows.items()]
+    table = [
+        (name, str(path), "yes" if os.path.exists(path) else "no") for name, path in rows.items()
+    ]
     print_table(("name", "path", "exists"), table)
 
 

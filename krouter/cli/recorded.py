@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -120,7 +121,7 @@ def reading(paths: Paths) -> Iterator[LedgerReader]:
 
 
 def _refused(paths: Paths, error: LedgerError) -> click.ClickException:
-    if paths.ledger.exists():
+    if os.path.exists(paths.ledger):
         return Unusable([Problem(str(paths.ledger), "", str(error))])
     return NotThere(
         f"{error} krouter serve records what it answers, unless [ledger] enabled is false; another"

@@ -10,7 +10,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from click.testing import CliRunner
 
+from krouter.cli.root import cli
 from krouter.combos import parse_combo
 from krouter.combostore import ComboStore
 from krouter.problems import ConfigError
@@ -185,3 +187,30 @@ def test_settings_are_read_from_what_ends(tmp_path: Path) -> None:
         load_settings(tmp_path / "big.toml")
     with pytest.raises(ConfigError, match="cannot be read"):
         load_settings(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "command", [["check"], ["combos"], ["explain"], ["explain", "--json"], ["route"], ["env"]]
+)
+def test_no_argument_of_a_command_reaches_a_file(krouter: Krouter, command: list[str]) -> None:
+    for name in TRICKS:
+        if "\0" in name:
+            continue  # which no command line can hold
+        args = [*command, "--home", str(krouter.home), "--", name]
+        result = CliRunner().invoke(cli, args, prog_name="krouter")
+        assert isinstance(result.exception, SystemExit | None), (name, result.exception)
+        assert result.exit_code or name in ("", "daily "), (name, result.output)
+        assert "SECRET" not in result.output
+
+
+@pytest.mark.parametrize("option", ["--home", "--config", "--combos"])
+def test_no_place_that_is_named_ends_in_a_traceback(tmp_path: Path, option: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").write_text("")
+    places = ["~nobody-of-that-name/x", "n" * 5000, "loop", "loop/x", "file", "/dev/null", ".."]
+    for place in places:
+        given = place if place[0] in "~/" else str(tmp_path / place)
+        own = [] if option == "--home" else ["--home", str(tmp_path)]
+        result = CliRunner().invoke(cli, ["check", *own, option, given], prog_name="krouter")
+        assert isinstance(result.exception, SystemExit | None), (place, result.exception)
+        assert result.exit_code in (0, 1, 2, 3)
