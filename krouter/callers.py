@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from urllib.parse import parse_qsl, urlsplit
 
 from krouter.headers import CREDENTIALS_IN_QUERY, may_hold_credential
@@ -50,6 +51,15 @@ def keys_in(query: str) -> list[str]:
     if "key" not in query and "%" not in query:
         return []
     return [value for name, value in parse_qsl(query) if name == "key"]
+
+
+_NAMES_SECRET = re.compile(r"key|token|secret|auth|passw|credential|signature|session", re.I)
+
+
+def secrets_of(headers: Mapping[str, str]) -> list[str]:
+    """What of the headers that the settings add must not come back, going by their names."""
+    named = (value for name, value in headers.items() if _NAMES_SECRET.search(name))
+    return [secret for value in named if _is_secret(secret := value.rpartition(" ")[2])]
 
 
 def _is_secret(text: str) -> bool:

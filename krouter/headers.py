@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 from urllib.parse import unquote
 
@@ -110,16 +110,6 @@ CREDENTIALS_IN_QUERY = frozenset(("key", "access_token", "api_key", "api-key", "
 def may_hold_credential(query: str) -> bool:
     """Whether it is worth a closer look."""
     return "key" in query or "token" in query or "%" in query
-
-
-_NAMES_SECRET = re.compile(r"key|token|secret|auth|passw|credential|signature|session", re.I)
-
-
-def secrets_of(headers: Mapping[str, str]) -> Iterable[str]:
-    """What must not come back of the headers that the settings add, by their names."""
-    return [
-        value.rpartition(" ")[2] for name, value in headers.items() if _NAMES_SECRET.search(name)
-    ]
 
 
 def _holds_key(value: str) -> bool:

@@ -13,10 +13,9 @@ from krouter.answer import Answer
 from krouter.attempt import Failed, Limits, Trial
 from krouter.board import Ticket
 from krouter.bounds import Bounds, TooLarge
-from krouter.callers import CallerUnsigned
+from krouter.callers import CallerUnsigned, secrets_of
 from krouter.errors import Failure, Verdict
 from krouter.features import names_image_rejection
-from krouter.headers import secrets_of
 from krouter.lineup import Candidate, Leaf
 from krouter.no_answer import failure
 from krouter.progress import Progress

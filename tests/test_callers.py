@@ -9,7 +9,7 @@ from krouter_adapters.native_lane import credential
 
 from krouter.accounts import collect_accounts
 from krouter.adapter import Target, load_rows
-from krouter.callers import callers_token, how_to_sign_in
+from krouter.callers import callers_token, how_to_sign_in, secrets_of
 from krouter.providers import Provider, build_registry
 from krouter.settings import Settings
 from krouter.wire import Headers
@@ -105,3 +105,14 @@ def test_the_subscriptions_own_variable_travels_as_a_bearer_token() -> None:
     assert account.key == "env:CLAUDE_CODE_OAUTH_TOKEN"
     target = Target(registry.providers["cc"], "m", TOKEN, account.auth)
     assert credential(target, "messages") == [("authorization", f"Bearer {TOKEN}")]
+
+
+def test_what_is_secret_of_the_headers_that_settings_add() -> None:
+    given = {
+        "x-team": "a-long-name-of-a-team",
+        "x-portkey-api-key": "pk-123456",
+        "helicone-auth": "Bearer a-long-credential",
+        "x-use-key": "true",
+        "x-session-mode": "sticky",
+    }
+    assert secrets_of(given) == ["pk-123456", "a-long-credential"]

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from krouter.headers import query_to_provider, secrets_of, to_caller, to_provider
+from krouter.headers import query_to_provider, to_caller, to_provider
 from krouter.keys import PREFIX
 
 PASSED = [
@@ -111,11 +111,6 @@ def test_no_credential_in_a_query_goes_to_a_provider(name: str) -> None:
 def test_no_header_quotes_a_credential_however_it_is_written(value: str) -> None:
     secrets = "s/ec ret", "user:s/ecret", "s/ecret"
     assert to_caller([("X-Echo", value), ("x-other", "fine")], *secrets) == [("x-other", "fine")]
-
-
-def test_what_is_secret_of_a_providers_own_headers() -> None:
-    given = {"x-team": "blue", "x-portkey-api-key": "a", "helicone-auth": "Bearer b"}
-    assert set(secrets_of(given)) == {"a", "b"}
 
 
 @pytest.mark.parametrize(
