@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import select
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
@@ -111,7 +112,7 @@ class Connection(asyncio.Protocol):
     def is_quiet(self) -> bool:
         """Whether an idle connection can be used: nothing has come on it, not even its end, which
         the loop may not have read yet."""
-        return not (self._transport.is_closing() or _is_readable(self._descriptor))
+        return not (self._transport.is_closing() or self._is_readable())
 
     def resume(self) -> None:
         self._transport.resume_reading()
@@ -124,7 +125,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport
-        self._descriptor: int = transport.get_extra_info("socket").fileno()
+        self._is_readable = _readable(transport.get_extra_info("socket").fileno())
         self._keeper.made(self)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -239,16 +240,10 @@ def _ends_with_connection(reply: HttpReply) -> bool:
     return "content-length" not in told
 
 
-if hasattr(select, "poll"):
-    _poll = select.poll()
-
-    def _is_readable(descriptor: int) -> bool:
-        _poll.register(descriptor, select.POLLIN)
-        try:
-            return bool(_poll.poll(0))
-        finally:
-            _poll.unregister(descriptor)
-else:
-
-    def _is_readable(descriptor: int) -> bool:
-        return bool(select.select((descriptor,), (), (), 0)[0])
+def _readable(descriptor: int) -> Callable[[], bool]:
+    """Tells whether something has come on a socket. Two threads must not share what polls."""
+    if not hasattr(select, "poll"):
+        return lambda: bool(select.select((descriptor,), (), (), 0)[0])
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return lambda: bool(poll.poll(0))

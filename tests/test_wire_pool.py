@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import socket
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -327,6 +328,19 @@ def test_one_wire_in_one_loop_after_the_other() -> None:
             await until(lambda: wire.open == 0)
 
     run(test)
+
+
+def test_wires_in_two_threads_do_not_disturb_each_other() -> None:
+    async def test(wire: HttpWire) -> None:
+        async with serving(Host(OK)) as url:
+            for _ in range(1000):
+                assert await answer(wire, url) == b"ok"
+            assert wire.open == 1
+
+    with ThreadPoolExecutor(2) as threads:
+        runs = [threads.submit(run_in, asyncio.new_event_loop, test, debug=False) for _ in range(2)]
+    for each in runs:
+        each.result()
 
 
 def test_nothing_is_kept_of_a_reply_that_is_over() -> None:
