@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
@@ -21,6 +21,9 @@ from krouter.route import Skip
 from krouter.settings import ComboTimeouts, Timeouts
 from krouter.standing import plan_for
 from krouter.world import Ask, World
+
+
+REACHED_KEPT = 4096
 
 
 class Obstacle(NamedTuple):
@@ -118,7 +121,18 @@ def leaves(site: Site, world: World, ask: Ask, *, flat: bool = True) -> Iterator
     """The entries in order. A nested combo is opened up, by its own strategy, when it is reached;
     `last` tells whether anything follows an entry in the whole flattened walk. Unless all is to be
     `flat`, a nested fusion is one entry."""
-    return _opened(site, world, ask, True, flat)
+    same = world.plans.get((site.plan.combo.name, ask.dialect, ask.stream))
+    if same is None or not same.is_flat or not _is_alone(same.plan, site, world):
+        return _opened(site, world, ask, True, flat)
+    if not same.leaves:
+        same.leaves = tuple(_opened(site, world, ask, True, flat))
+    return iter(same.leaves)
+
+
+def _is_alone(plan: Plan, site: Site, world: World) -> bool:
+    """Whether `plan` stands at `site` with nothing around it."""
+    is_there = site.plan is plan and site.base is world.settings.timeouts
+    return is_there and not (site.outer or site.own)
 
 
 def _opened(site: Site, world: World, ask: Ask, last: bool, flat: bool) -> Iterator[Leaf]:
@@ -157,15 +171,10 @@ def _nested_plan(name: str, world: World, ask: Ask, level: int) -> Plan | Obstac
 
 def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle:
     """The accounts an entry could be sent to, in order, locks aside; or why there are none."""
-    provider, model = world.registry.split(leaf.name)
-    if provider is None:
-        return Obstacle(Skip.UNKNOWN_PROVIDER)
-    lane = lane_for(world.lanes, provider, ask.dialect)
-    if lane is None:
-        return out_of_reach(provider, ask.dialect)
-    accounts = list(world.accounts_of(provider.name, leaf.entry))
-    if not accounts:
-        return Obstacle(Skip.NO_ACCOUNT, missing_account(provider, leaf.entry.accounts))
+    found = _reach(leaf.entry, world, ask.dialect)
+    if isinstance(found, Obstacle):
+        return found
+    provider, model, lane, accounts = found
     if len(accounts) == 1:
         return [Candidate(leaf, provider, lane, accounts[0], model)]
     standing = _standing(accounts, leaf, provider, world, ask)
@@ -176,8 +185,42 @@ def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle
     ]
 
 
+class _Reach(NamedTuple):
+    """What an entry is sent through."""
+
+    provider: Provider
+    model: str
+    lane: Adapter
+    accounts: tuple[Account, ...]
+
+
+def _reach(entry: Entry, world: World, dialect: str) -> _Reach | Obstacle:
+    """What a call of `dialect` to an entry goes through, the same as long as the world is; or why
+    nothing can be sent to it."""
+    key = entry.model, entry.accounts, dialect
+    found: _Reach | Obstacle | None = world.reached.get(key)
+    if found is None:
+        if len(world.reached) >= REACHED_KEPT:
+            world.reached.clear()
+        found = world.reached[key] = _found(entry, world, dialect)
+    return found
+
+
+def _found(entry: Entry, world: World, dialect: str) -> _Reach | Obstacle:
+    provider, model = world.registry.split(entry.model)
+    if provider is None:
+        return Obstacle(Skip.UNKNOWN_PROVIDER)
+    lane = lane_for(world.lanes, provider, dialect)
+    if lane is None:
+        return out_of_reach(provider, dialect)
+    accounts = tuple(world.accounts_of(provider.name, entry))
+    if not accounts:
+        return Obstacle(Skip.NO_ACCOUNT, missing_account(provider, entry.accounts))
+    return _Reach(provider, model, lane, accounts)
+
+
 def _standing(
-    accounts: list[Account], leaf: Leaf, provider: Provider, world: World, ask: Ask
+    accounts: Sequence[Account], leaf: Leaf, provider: Provider, world: World, ask: Ask
 ) -> Standing:
     own = world.registry.settings_of(provider.name)
     strategy, sticky_limit = strategy_of(own, world.settings.routing)

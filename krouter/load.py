@@ -109,7 +109,8 @@ class House:
     """Everything a running krouter holds, and how it follows its files.
 
     `settings` and `store` take the place of the settings file and of the combo folders. Without
-    `ledger` no request is kept, whatever the settings say.
+    `ledger` no request is kept, whatever the settings say. `log` is told the steps of requests if
+    they are `traced`.
     """
 
     def __init__(
@@ -124,10 +125,12 @@ class House:
         settings: Settings | None = None,
         store: Combos | None = None,
         ledger: bool = True,
+        traced: bool = True,
     ) -> None:
         self.paths = paths
         self._env = env
         self._log = log
+        self._traced = traced and log is not quiet
         self._now = now
         self._required = required
         self._settings = settings
@@ -186,6 +189,7 @@ class House:
             lanes=load_lanes(),
             wire=wire,
             log=self._log,
+            traced=self._traced,
             catalog=build_catalog(load_models, config.settings.reads),
             pool=self.pool,
             is_own_key=lambda token: self.keys.match(token) is not None,

@@ -130,7 +130,7 @@ class Progress(Struct, eq=False):
     def served(self, leaf: Leaf, answer: Answer) -> Answer:
         assert self.latest is not None
         self.route.serve(self.latest)
-        self.say(f"{leaf.name} answers")
+        self.say("%s answers", leaf.name)
         return self.stamped(answer)
 
     def stamped(self, answer: Answer) -> Answer:
@@ -157,5 +157,8 @@ class Progress(Struct, eq=False):
         self.route.add(Skipped(leaf.name, account, reason, detail, leaf.places))
         self.say(f"{leaf.name}: skipped, {reason}{f' ({detail})' if detail else ''}")
 
-    def say(self, line: str) -> None:
-        self.world.log("COMBO", f"{self.route.combo or self.route.asked}: {line}")
+    def say(self, line: str, *told: object) -> None:
+        """Logs a step. What is `told` is put into the line, as `%` does, only if it is read."""
+        if self.world.traced:
+            line = line % told if told else line
+            self.world.log("COMBO", f"{self.route.combo or self.route.asked}: {line}")

@@ -257,9 +257,13 @@ class Route(Struct):
     @property
     def final(self) -> Attempt | None:
         """The attempt whose answer the caller was given, or else the last."""
-        attempts = self.attempts
-        seen = (each for each in reversed(attempts) if each.seen)
-        return next(seen, attempts[-1] if attempts else None)
+        last = None
+        for step in reversed(self.steps):
+            if isinstance(step, Attempt):
+                if step.seen:
+                    return step
+                last = last or step
+        return last
 
     @property
     def end(self) -> str:

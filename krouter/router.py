@@ -409,13 +409,8 @@ class Router:
         _account(route, route.attempts, world)
         route.ended = world.board.now()
         self._late.over(route, lambda news: self._amend(route, news, world))
-        usage, tries = route.usage, len(route.attempts)
-        world.log(
-            "ROUTE",
-            f"{route.id} {route.asked} → {route.served or '-'}: {outcome},"
-            f" {tries} attempt{'' if tries == 1 else 's'}, {usage.input} in, {usage.output} out,"
-            f" {route.ended - route.began:.2f} s",
-        )
+        if world.traced:
+            world.log("ROUTE", _summary(route))
         for book in self.books:
             book(route)
 
@@ -425,6 +420,15 @@ class Router:
         route.revision += 1
         for book in self.amended:
             book(route, news)
+
+
+def _summary(route: Route) -> str:
+    usage, tries, took = route.usage, len(route.attempts), (route.ended or 0.0) - route.began
+    return (
+        f"{route.id} {route.asked} → {route.served or '-'}: {route.outcome},"
+        f" {tries} attempt{'' if tries == 1 else 's'}, {usage.input} in, {usage.output} out,"
+        f" {took:.2f} s"
+    )
 
 
 def _account(route: Route, attempts: list[Attempt], world: World) -> None:

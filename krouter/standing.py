@@ -47,7 +47,8 @@ def _same_plan(combo: Combo, world: World, ask: Ask) -> Plan:
     if len(world.plans) >= PLANS_KEPT:
         world.plans.clear()
     plan = make_plan(snapshot(combo, world, ask))
-    world.plans[key] = SamePlan(combo, world.settings.routing, plan)
+    is_flat = not any(reference(entry.model) for entry in combo.models)
+    world.plans[key] = SamePlan(combo, world.settings.routing, plan, is_flat)
     return plan
 
 

@@ -60,9 +60,12 @@ class Tries(Struct, eq=False):
     async def persist(self, candidate: Candidate, final: bool, taken: bool = False) -> Outcome:
         """One account, as often as the combo's `retries` and a refreshed credential allow; None
         where it could not be tried. `taken` says that its place is held already."""
-        again, failed = self._again_of(candidate), None
-        again.due = False
+        if self._again:
+            self._again_of(candidate).due = False
         outcome = await self._try(candidate, final, taken)
+        if not isinstance(outcome, Failed):
+            return outcome
+        again = self._again_of(candidate)
         while isinstance(outcome, Failed):
             failed = outcome
             self.progress.failed(failed)
@@ -72,9 +75,9 @@ class Tries(Struct, eq=False):
                 again.due = True
                 return FULL
             outcome = await self._try(candidate, final)
-        if failed is not None and failed.verdict.failure is Failure.FEATURE_REFUSED:
+        if failed.verdict.failure is Failure.FEATURE_REFUSED:
             self.refuser = candidate, failed
-        if isinstance(outcome, Answer) or failed is None:
+        if isinstance(outcome, Answer):
             return outcome
         return self._conclude(candidate, failed)
 
@@ -281,7 +284,7 @@ class Tries(Struct, eq=False):
         features = world.board.features.refused(candidate.provider.name, candidate.model)
         send = sendable(self.progress, candidate, features if leaf.last else frozenset())
         self.progress.begin(note)
-        self.progress.say(f"trying {leaf.name} (account {account.name}, {candidate.lane.name})")
+        self.progress.say("trying %s (account %s, %s)", leaf.name, account.name, note.lane)
         return Trial(
             call=keyed(self.progress, send.call, note),
             target=Target(

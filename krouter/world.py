@@ -7,7 +7,7 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any
 
 from msgspec import Struct
 
@@ -48,12 +48,17 @@ class Ask(Struct, frozen=True):
     seed: Callable[[], int] = lambda: 0
 
 
-class SamePlan(NamedTuple):
+class SamePlan(Struct):
     """A plan that holds for every request alike, and what it was made from."""
 
     of: Combo
     routing: RoutingSettings
     plan: Plan
+    is_flat: bool
+    """Whether nothing is nested in it."""
+    leaves: tuple[Any, ...] = ()
+    """The entries of a flat one as `lineup` has them, which are the same for every request too;
+    empty until they are made."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +80,20 @@ class World:
     unserved: Mapping[str, str] = field(default_factory=dict)
     """Combos whose files are wrong, and how."""
     is_own_key: Callable[[str], bool] = field(default=lambda token: False)
+    traced: bool = True
+    """Whether the steps of requests are logged; where not, no line of them need be made."""
     keep_alive: float = KEEP_ALIVE_SECONDS
     """Seconds of silence before a caller that waits for a stream gets a sign of life."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     chance: Callable[[], float] = random.random
     mark: Callable[[], str] = _mark
     """Gives a text that nobody can have foreseen."""
-    plans: dict[tuple[str, str, bool], SamePlan] = field(default_factory=dict)
+    plans: dict[tuple[str, str, bool], SamePlan] = field(default_factory=dict, init=False)
     """Plans that have been made, by combo, dialect and whether they stream."""
+    reached: dict[tuple[str, tuple[str, ...] | None, str], Any] = field(
+        default_factory=dict, init=False
+    )
+    """What `lineup` has found of an entry's provider, by its model, accounts and the dialect."""
 
     def accounts_of(self, provider: str, entry: Entry) -> Iterator[Account]:
         """The accounts that `entry` may be sent to."""

@@ -69,6 +69,7 @@ def serve(
         host=host,
         port=port,
         log=printer,
+        traced=log,
         required=config is not None,
     )
     for number in (signal.SIGINT, signal.SIGTERM):

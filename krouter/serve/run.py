@@ -90,9 +90,13 @@ def open_server(
     required: bool = False,
     now: Callable[[], float] = time.time,
     ledger: bool = True,
+    traced: bool = True,
 ) -> Served:
-    """Everything loaded and the port bound. Raises ConfigError."""
-    house = House(paths, env, HttpWire(), log, required=required, now=now, ledger=ledger)
+    """Everything loaded and the port bound; `log` is told the steps of requests if they are
+    `traced`. Raises ConfigError."""
+    house = House(
+        paths, env, HttpWire(), log, required=required, now=now, ledger=ledger, traced=traced
+    )
     settings = house.router.world.settings
     host, port = host or settings.server.host, settings.server.port if port is None else port
     public = not is_loopback(host)
