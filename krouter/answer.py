@@ -41,16 +41,18 @@ class Answer(Struct, eq=False):
 
     async def close(self) -> None:
         relay = self.relay
+        if relay is None:
+            self.book()
+            return
         try:
-            if relay is not None and relay.tracker.complete and relay.tracker.usage is None:
+            if relay.tracker.complete and relay.tracker.usage is None:
                 await relay.drain()  # the tokens may be told yet
             self.book()
-            if relay is not None and relay.tracker.complete:
+            if relay.tracker.complete:
                 await relay.drain()
         finally:
             self.book()
-            if relay is not None:
-                relay.close()
+            relay.close()
 
 
 def error_answer(

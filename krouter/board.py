@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, TypeVar
@@ -340,16 +340,15 @@ class Board:
         self._serial += 1
         return self._serial
 
-    def _probed(self, ticket: Ticket) -> Iterator[LockState]:
+    def _probed(self, ticket: Ticket) -> Sequence[LockState]:
         known = self._known(ticket.provider, ticket.account, ticket.model)
-        return (lock for lock in known if lock.probe is ticket)
+        return [lock for lock in known if lock.probe is ticket] if known else ()
 
-    def _known(self, provider: str, account: str, model: str) -> Iterator[LockState]:
-        if self._locks:
-            for key in _keys(provider, account, model):
-                lock = self._locks.get(key)
-                if lock is not None:
-                    yield lock
+    def _known(self, provider: str, account: str, model: str) -> Sequence[LockState]:
+        if not self._locks:
+            return ()
+        found = map(self._locks.get, _keys(provider, account, model))
+        return [lock for lock in found if lock is not None]
 
 
 def _until(lock: LockState, asked: Lock, ticket: Ticket, now: float) -> float:

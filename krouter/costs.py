@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from krouter.catalog import Prices
 from krouter.dialects.base import Usage
 
@@ -29,8 +31,13 @@ def cost_of(usage: Usage | None, prices: Prices) -> int | None:
             continue
         if price is None:
             return None
-        total += tokens * round(price * PER_DOLLAR)
+        total += tokens * _parts(price)
     return total
+
+
+@lru_cache(maxsize=4096)
+def _parts(price: float) -> int:
+    return round(price * PER_DOLLAR)
 
 
 def dollars(parts: int) -> float:

@@ -80,6 +80,9 @@ class Known(dict[_K, _V]):
 
 
 _passes = Known[str, bool](lambda name: name not in _NOT_SENT and not name.startswith(_OURS))
+_returns = Known[str, bool](
+    lambda name: name not in _NOT_RETURNED and not name.startswith(_SAID_BY_KROUTER)
+)
 
 
 def to_provider(headers: Headers) -> Headers:
@@ -120,12 +123,9 @@ def _holds_key(value: str) -> bool:
 def to_caller(headers: Headers, *secrets: str | None) -> Headers:
     """The provider's headers that go back; none that quotes a credential."""
     lowered = [(name.lower(), value) for name, value in headers]
-    dropped = _NOT_RETURNED | _named_by_connection(lowered)
-    passed = [
-        (name, value)
-        for name, value in lowered
-        if name not in dropped and not name.startswith(_SAID_BY_KROUTER)
-    ]
+    passed = [pair for pair in lowered if _returns[pair[0]]]
+    if named := _named_by_connection(lowered):
+        passed = [pair for pair in passed if pair[0] not in named]
     if quotes("\n".join([value for _, value in passed]), secrets):
         return [pair for pair in passed if not quotes(pair[1], secrets)]
     return passed
@@ -141,4 +141,6 @@ def stream_to_caller(headers: Headers, *secrets: str | None) -> Headers:
 
 def _named_by_connection(headers: Iterable[tuple[str, str]]) -> set[str]:
     values = [value for name, value in headers if name == "connection"]
+    if not values:
+        return set()
     return {word.strip().lower() for value in values for word in value.split(",")}

@@ -22,7 +22,6 @@ from krouter.settings import ComboTimeouts, Timeouts
 from krouter.standing import plan_for
 from krouter.world import Ask, World
 
-
 REACHED_KEPT = 4096
 
 

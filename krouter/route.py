@@ -316,7 +316,8 @@ class Route(Struct):
 
     def name_dropped(self, attempt: Attempt) -> None:
         """What this attempt dropped is what the caller's answer came without."""
-        self.dropped += [name for name in attempt.dropped if name not in self.dropped]
+        if attempt.dropped:
+            self.dropped += [name for name in attempt.dropped if name not in self.dropped]
 
     def serve(self, attempt: Attempt) -> None:
         """The caller is given what this attempt has answered."""
@@ -330,9 +331,9 @@ class Route(Struct):
         """Leaves of what callers have written only what is no part of the conversation."""
         if self.dropped:
             self.dropped = known_names(self.dropped)
-        for attempt in self.attempts:
-            if attempt.dropped:
-                attempt.dropped = tuple(known_names(attempt.dropped))
+        for step in self.steps:
+            if isinstance(step, Attempt) and step.dropped:
+                step.dropped = tuple(known_names(step.dropped))
 
     @property
     def usage(self) -> Usage:

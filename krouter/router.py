@@ -79,13 +79,12 @@ class Destination(Struct, frozen=True):
 
 def new_route_id() -> str:
     """19 characters: 11 that sort by time to the millisecond, then 40 random bits."""
-    one, other = random.getrandbits(20), random.getrandbits(20)
-    chance = _PAIRS[one & 1023] + _PAIRS[one >> 10] + _PAIRS[other & 1023] + _PAIRS[other >> 10]
+    chance = random.getrandbits(64).to_bytes(8).translate(_BASE32).decode()
     return f"{int(time.time() * 1000):011x}{chance}"
 
 
-_BASE32 = "abcdefghijklmnopqrstuvwxyz234567"
-_PAIRS = tuple(one + other for one in _BASE32 for other in _BASE32)
+_BASE32 = b"abcdefghijklmnopqrstuvwxyz234567" * 8
+"""A character for each byte."""
 
 
 def resolve(name: str, world: World) -> Destination:

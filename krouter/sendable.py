@@ -31,8 +31,20 @@ class Sendable(Struct, frozen=True):
 
 
 def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Feature]) -> Sendable:
-    """The call without what its model is known to refuse. A translated call may have another
-    name for it."""
+    """The call without what its model is known to refuse; as it came, which is nearly always,
+    where that is nothing."""
+    foreign = _foreign(progress, candidate)
+    if refused or foreign or progress.takes_no_images(candidate):
+        return _without(progress, candidate, refused, foreign)
+    params = _allowed(candidate.leaf.entry.params, progress.part)
+    return Sendable(progress.call, params, ())
+
+
+def _without(
+    progress: Progress, candidate: Candidate, refused: frozenset[Feature], foreign: frozenset[str]
+) -> Sendable:
+    """The call without what is refused, which may go by another name in a translated one, without
+    images where they are not taken, and without thinking that is `foreign`."""
     call, name, dropped = progress.call, progress.call.dialect.name, []
     board, provider, model = progress.world.board, candidate.provider.name, candidate.model
     params = _allowed(candidate.leaf.entry.params, progress.part)
@@ -53,7 +65,6 @@ def sendable(progress: Progress, candidate: Candidate, refused: frozenset[Featur
             board.images.mattered(provider, model)
             call = replace(call, body=body)
             dropped.append("image")
-    foreign = _foreign(progress, candidate)
     if foreign:
         call = replace(call, body=without_thinking(name, call.body, foreign))
         dropped.append("thinking of another provider")

@@ -32,22 +32,25 @@ _UNKNOWN_PROVIDER = Standing(missing="unknown provider")
 def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> Plan:
     """The order of `combo`'s entries for one request. Only what a caller asks for itself is
     `adapted`."""
-    if ask.needs or world.pool.quota.has_figures or rotates(combo, world.settings.routing):
+    if ask.needs or world.pool.quota.has_figures:
+        return make_plan(snapshot(combo, world, ask, adapted=adapted))
+    key = combo.name, ask.dialect, ask.stream
+    known = world.plans.get(key)
+    if known is not None and known.of is combo and known.routing is world.settings.routing:
+        return known.plan
+    if rotates(combo, world.settings.routing):
         return make_plan(snapshot(combo, world, ask, adapted=adapted))
     return _same_plan(combo, world, ask)
 
 
 def _same_plan(combo: Combo, world: World, ask: Ask) -> Plan:
     """The plan of a request of which nothing is known that would move an entry: it is the same for
-    all of them."""
-    key = combo.name, ask.dialect, ask.stream
-    known = world.plans.get(key)
-    if known is not None and known.of is combo and known.routing is world.settings.routing:
-        return known.plan
+    all of them, and kept."""
     if len(world.plans) >= PLANS_KEPT:
         world.plans.clear()
     plan = make_plan(snapshot(combo, world, ask))
     is_flat = not any(reference(entry.model) for entry in combo.models)
+    key = combo.name, ask.dialect, ask.stream
     world.plans[key] = SamePlan(combo, world.settings.routing, plan, is_flat)
     return plan
 

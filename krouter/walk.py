@@ -61,7 +61,7 @@ class Walk:
     async def _first_pass(self, entries: Iterator[Leaf]) -> Answer | None:
         for leaf in entries:
             self._note_nest(leaf)
-            if answer := self._too_large_inside(leaf):
+            if self._bounds.too_large and (answer := self._too_large_inside(leaf)):
                 return answer
             if self._is_due(leaf) and (answer := await self._without_images()):
                 return answer
@@ -259,8 +259,8 @@ class Walk:
         return False
 
     def _passes_over(self, leaf: Leaf) -> bool:
-        obstacle = leaf.obstacle
-        if leaf.key in self._bounds.tried:
+        obstacle, key = leaf.obstacle, leaf.key
+        if key in self._bounds.tried:
             obstacle = Obstacle(Skip.ALREADY_TRIED)
         elif self._bounds.has_ended(leaf):
             obstacle = Obstacle(Skip.COMBO_ENDED)
@@ -269,7 +269,7 @@ class Walk:
         if obstacle is not None:
             self.progress.skip(leaf, "", *obstacle)
             return True
-        self._bounds.tried.add(leaf.key)
+        self._bounds.tried.add(key)
         return False
 
     def _candidates(self, leaf: Leaf) -> list[Candidate]:

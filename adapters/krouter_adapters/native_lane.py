@@ -76,7 +76,7 @@ def _body(call: Call, target: Target) -> bytes:
         edits.update(target.params)
         edits["model"] = target.model
     dropped = [*target.provider.drop, *_renamed(call, target, edits)]
-    return call.body.edited({k: v for k, v in edits.items() if k not in dropped}, dropped)
+    return call.body.edited(edits, dropped)
 
 
 # An entry's parameters are chat's, whatever its callers speak; Gemini has a place of its own for
@@ -140,7 +140,11 @@ def _headers(call: Call, target: Target, dialect: Spoken) -> Headers:
         headers.append(_VERSION)
     if "content-type" not in names:
         headers.append(("content-type", "application/json"))
-    return [*replaced(headers, "accept-encoding", "identity"), *credential(target, dialect)]
+    if "accept-encoding" in names:
+        headers = replaced(headers, "accept-encoding", "identity")
+    else:
+        headers.append(("accept-encoding", "identity"))
+    return [*headers, *credential(target, dialect)]
 
 
 def credential(target: Target, dialect: Spoken) -> Headers:

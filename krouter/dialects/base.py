@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -25,8 +24,7 @@ class Kind(StrEnum):
     GARBAGE = "garbage"
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(msgspec.Struct, frozen=True):
     """Tokens of one attempt. `input` is the whole prompt, with `cached` and `cache_write`; of a
     `partial` one not all has been told."""
 
@@ -46,8 +44,7 @@ class Usage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """A JSON reply as its dialect reads it. `error` is the body of an error inside a 200 and
     `status` the HTTP status it stands for."""
 
@@ -201,8 +198,8 @@ def asked_in(body: Body, conversation: str, kinds: str, what: str) -> Asked:
     stream = body.value("stream")
     if stream is not None and not isinstance(stream, bool):
         raise CallError("The field 'stream' must be true or false.")
-    first = bytes(memoryview(body.fields.get(conversation, b""))[:1]).decode("latin-1")
-    if not first or first not in kinds:
+    given = body.fields.get(conversation)
+    if given is None or chr(memoryview(given)[0]) not in kinds:
         raise CallError(f"The field {conversation!r} must be {what}.")
     return Asked(model, stream is True)
 

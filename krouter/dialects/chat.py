@@ -226,6 +226,10 @@ def _has_content(chunk: _FirstChunk) -> bool:
     return any(delta.get(key) for delta in deltas for key in _IN_DELTAS)
 
 
+_UNCACHED = frozenset(("prompt_tokens", "completion_tokens", "total_tokens"))
+"""What tells nothing of a cache."""
+
+
 def read_usage(usage: Any) -> Usage | None:
     """`usage` of a reply or chunk; None where it holds no counts.
 
@@ -237,6 +241,8 @@ def read_usage(usage: Any) -> Usage | None:
     prompt, output = count_of(usage.get("prompt_tokens")), count_of(usage.get("completion_tokens"))
     if prompt is None and output is None:
         return None
+    if usage.keys() <= _UNCACHED:
+        return Usage(prompt or 0, output or 0, partial=prompt is None or output is None)
     details = usage.get("prompt_tokens_details")
     details = details if isinstance(details, dict) else {}
     cached = (

@@ -22,7 +22,7 @@ from krouter.dialects.text_calls import TextCalls
 from krouter.dialects.text_tools import as_function, takes_text, wrapped
 from krouter.dialects.tool_names import Tool, Tools, each_tool
 
-_FOREIGN = ("input", "instructions", "system")
+_FOREIGN = frozenset(("input", "instructions", "system"))
 """Fields that a chat body has not."""
 _LEFT_OUT = frozenset(
     "input instructions system messages tools tool_choice reasoning text include truncation store"
@@ -70,7 +70,7 @@ def as_chat(body: Body) -> Turned:
 
 
 def _is_foreign(body: Body) -> bool:
-    if any(name in body.fields for name in _FOREIGN):
+    if not _FOREIGN.isdisjoint(body.fields):
         return True
     tools = body.fields.get("tools")
     return (tools is not None and _has_flat(tools)) or _has_blocks(body)
@@ -88,7 +88,8 @@ def _has_flat(tools: msgspec.Raw) -> bool:
 def _has_blocks(body: Body) -> bool:
     turns = outline(CHAT.name, body)
     if turns is not None:
-        return any(_is_foreign_block(block.type) for _, blocks in turns for block in blocks)
+        found = [block for _, blocks in turns for block in blocks]
+        return any(_is_foreign_block(block.type) for block in found) if found else False
     contents = [message.get("content") for message in _dicts(body.value("messages"))]
     return any(_is_foreign_block(block.get("type")) for said in contents for block in _dicts(said))
 

@@ -7,10 +7,11 @@ own bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from krouter.body import Body, BodyError, dump
 from krouter.dialects.base import Kind, Reading, Tracker, read_loosely

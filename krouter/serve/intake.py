@@ -159,7 +159,7 @@ def presented_keys(headers: Headers) -> Iterable[str]:
 
 def with_key_of(query: str, headers: Headers) -> Headers:
     """The headers, and the key in the query, where Google's clients may put it."""
-    keys = keys_in(query)
+    keys = keys_in(query) if query else []
     return [*headers, *(("x-goog-api-key", key) for key in keys)] if keys else headers
 
 

@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from krouter.answer import Answer
+from krouter.headers import Known
 from krouter.serve.intake import Send
 from krouter.wire import Headers
 
@@ -104,9 +105,9 @@ class Outlet:
             self._beat.cancel()
 
 
+_names = Known[str, bytes](lambda name: name.encode("latin-1", "replace"))
+
+
 def raw(headers: Headers) -> list[tuple[bytes, bytes]]:
     """Headers as ASGI takes them."""
-    return [
-        (name.encode("latin-1", "replace"), value.encode("utf-8", "surrogateescape"))
-        for name, value in headers
-    ]
+    return [(_names[name], value.encode("utf-8", "surrogateescape")) for name, value in headers]
