@@ -1,8 +1,8 @@
 """krouter's own keys, with which callers are let in.
 
 Keys are random, with 256 bits of entropy, so one round of SHA-256 is enough to store them: there
-is nothing to guess, which is what slow password hashes defend against, and it costs each request a
-microsecond instead of a tenth of a second.
+is nothing to guess, which is what slow password hashes defend against, and it costs some microseconds instead
+of a tenth of a second, once for each key that comes again and again.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated
 
@@ -226,6 +227,7 @@ def _stamp(path: Path) -> tuple[int, ...] | None:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
+@lru_cache(maxsize=256)
 def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 

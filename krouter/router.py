@@ -352,7 +352,7 @@ class Router:
         progress = Progress(call, world, route, deadline, rename, ask)
         site = Site((plan,), world.settings.timeouts)
         if not plan.fuses:
-            return await self._walk(progress, site)
+            return await Walk(progress, self._fuse).run(site)
         outcome = await self._fuse(progress, site)
         return failure(progress, outcome) if isinstance(outcome, Failed) else outcome
 

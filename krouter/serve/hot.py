@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Protocol
@@ -38,22 +37,54 @@ _log = logging.getLogger("krouter")
 
 
 WATCHED_AFTER = 0.05
-"""Seconds that a call may take before anybody looks whether its caller is still there."""
+"""Seconds that a call may take before anybody looks whether its caller is still there. It may be
+up to twice as long."""
+
+
+class Lookout:
+    """Begins to watch the callers of the calls that take long: one timer for all of them, so that
+    those that do not take long cost none."""
+
+    def __init__(self) -> None:
+        self._new: set[Hangup] = set()
+        self._older: set[Hangup] = set()
+        """Those that were new at the last look."""
+        self._looks = False
+
+    def add(self, hangup: Hangup) -> None:
+        self._new.add(hangup)
+        if not self._looks:
+            self._looks = True
+            loop = asyncio.get_running_loop()
+            loop.call_later(WATCHED_AFTER, self._look, loop)
+
+    def forget(self, hangup: Hangup) -> None:
+        self._new.discard(hangup)
+        self._older.discard(hangup)
+
+    def _look(self, loop: asyncio.AbstractEventLoop) -> None:
+        for hangup in self._older:
+            hangup.begin(loop)
+        self._older, self._new = self._new, set()
+        self._looks = bool(self._older)
+        if self._looks:
+            loop.call_later(WATCHED_AFTER, self._look, loop)
 
 
 class Hangup:
-    """Watches for the caller's disconnect, and cancels the task that serves it."""
+    """Watches for the caller's disconnect, and cancels the task that serves it. It watches once
+    the lookout has it `begin`."""
 
-    def __init__(self, receive: Receive) -> None:
+    def __init__(self, receive: Receive, lookout: Lookout) -> None:
         self.gone = False
         self._over = False
         self._receive = receive
         self._served = asyncio.current_task()
         self._watch: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(WATCHED_AFTER, self._begin, loop)
+        self._lookout = lookout
+        lookout.add(self)
 
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
+    def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         self._watch = loop.create_task(self._wait())
 
     async def _wait(self) -> None:
@@ -66,7 +97,7 @@ class Hangup:
     def stop(self) -> None:
         """The reply is complete: what comes now is no hang-up."""
         self._over = True
-        self._timer.cancel()
+        self._lookout.forget(self)
         if self._watch is not None:
             self._watch.cancel()
 
@@ -102,6 +133,7 @@ class Endpoint:
         self._guard = guard
         self._limit = limit
         self._free = free
+        self._lookout = Lookout()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = request_headers(scope)
@@ -124,11 +156,13 @@ class Endpoint:
                 self._router.world.log("KEY", f"{key.name}: {refusal.status} {refusal.message}")
             await send_refusal(send, self._dialect, refusal)
             return
-        hangup, outlet = Hangup(receive), Outlet(send)
+        hangup, outlet = Hangup(receive, self._lookout), Outlet(send)
         try:
             answer = framed(await self._answered(call, outlet), call)
-            with contextlib.suppress(OSError):  # the caller's socket broke
+            try:
                 await self._deliver(answer, send, outlet, hangup)
+            except OSError:  # the caller's socket broke
+                pass
         except asyncio.CancelledError:
             if not hangup.excuses():
                 raise

@@ -165,7 +165,6 @@ def with_key_of(query: str, headers: Headers) -> Headers:
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
     """The whole body. Raises Refusal above `limit` bytes, CallerGone."""
-    _check_encoding(headers)
     parts: list[bytes] = []
     size, more = _declared_length(headers), True
     if size <= limit:
@@ -207,14 +206,18 @@ async def _drain(receive: Receive) -> None:
 
 
 def _declared_length(headers: Headers) -> int:
-    text = next((value for name, value in headers if name == "content-length"), "0")
-    return int(text) if text.isdecimal() else 0
+    """Raises Refusal for a body that is sent in an encoding."""
+    length = 0
+    for name, value in headers:
+        if name == "content-length":
+            length = int(value) if value.isdecimal() else 0
+        elif name == "content-encoding" and (said := value.strip().lower()) not in _PLAIN:
+            message = f"The body is sent in {said!r}; send it without content-encoding."
+            raise Refusal(415, message)
+    return length
 
 
-def _check_encoding(headers: Headers) -> None:
-    encoding = next((v.strip().lower() for n, v in headers if n == "content-encoding"), "")
-    if encoding not in ("", "identity"):
-        raise Refusal(415, f"The body is sent in {encoding!r}; send it without content-encoding.")
+_PLAIN = ("", "identity")
 
 
 def parse_call(
