@@ -19,12 +19,13 @@ def cost_of(usage: Usage | None, prices: Prices) -> int | None:
     if usage is None or usage.partial:
         return None
     fresh = max(usage.input - usage.cached - usage.cache_write, 0)
-    counted = (
-        (fresh, prices.input),
-        (usage.cached, prices.input if prices.cache_read is None else prices.cache_read),
-        (usage.cache_write, prices.input if prices.cache_write is None else prices.cache_write),
-        (usage.output, prices.output),
-    )
+    counted = [(fresh, prices.input), (usage.output, prices.output)]
+    if usage.cached:
+        price = prices.cache_read
+        counted.append((usage.cached, prices.input if price is None else price))
+    if usage.cache_write:
+        price = prices.cache_write
+        counted.append((usage.cache_write, prices.input if price is None else price))
     total = 0
     for tokens, price in counted:
         if not tokens:
