@@ -1,8 +1,8 @@
 """krouter's own keys, with which callers are let in.
 
 Keys are random, with 256 bits of entropy, so one round of SHA-256 is enough to store them: there
-is nothing to guess, which is what slow password hashes defend against, and it costs some microseconds instead
-of a tenth of a second, once for each key that comes again and again.
+is nothing to guess, which is what slow password hashes defend against, and it costs microseconds
+instead of a tenth of a second. The digests of the keys that came last are kept in memory.
 """
 
 from __future__ import annotations

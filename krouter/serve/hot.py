@@ -159,10 +159,9 @@ class Endpoint:
         hangup, outlet = Hangup(receive, self._lookout), Outlet(send)
         try:
             answer = framed(await self._answered(call, outlet), call)
-            try:
-                await self._deliver(answer, send, outlet, hangup)
-            except OSError:  # the caller's socket broke
-                pass
+            await self._deliver(answer, send, outlet, hangup)
+        except OSError:
+            pass  # the caller's socket broke
         except asyncio.CancelledError:
             if not hangup.excuses():
                 raise
