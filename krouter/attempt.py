@@ -99,22 +99,15 @@ class Trial(Struct, eq=False):
         """Sends, and reads until the reply can be passed on. The ticket is given back here, or,
         for a stream, when the answer is closed."""
         outcome: Answer | Failed | None = None
-        try:
-            outcome = await self._limited()
-            return outcome
-        except asyncio.CancelledError:
-            self._caller_gone()
-            raise
-        finally:
-            if not (isinstance(outcome, Answer) and outcome.relay):
-                self.board.end(self.ticket)
-
-    async def _limited(self) -> Answer | Failed:
         total = Limit(self.limits.left)
         try:
             with total:
                 await self.lane.ready()
-                return await (self._stream() if self.call.stream else self._whole())
+                outcome = await (self._stream() if self.call.stream else self._whole())
+                return outcome
+        except asyncio.CancelledError:
+            self._caller_gone()
+            raise
         except WireError as error:
             return self._failed(error.fault, error.detail)
         except Unsendable as error:
@@ -128,6 +121,9 @@ class Trial(Struct, eq=False):
             _log.error("the %s lane failed with %s\n%s", self.lane.name, *described(error))
             detail = f"krouter failed with {type(error).__name__}"
             return self._failed(Fault.GARBAGE, detail, lock=False)
+        finally:
+            if not (isinstance(outcome, Answer) and outcome.relay):
+                self.board.end(self.ticket)
 
     def _timed_out(self, total_spent: bool) -> Failed:
         """The request's own deadline says nothing about the account, so it locks nothing."""

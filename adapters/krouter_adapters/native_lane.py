@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
@@ -26,8 +26,8 @@ class NativeLane:
         spoken: Spoken = dialect  # type: ignore[assignment]
         return not provider.builtin and base_of(spoken) in provider.base_urls
 
-    async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
-        return await wire.send(build(call, target), target.connect)
+    def send(self, call: Call, target: Target, wire: Wire) -> Coroutine[Any, Any, Incoming]:
+        return wire.send(build(call, target), target.connect)
 
     async def ready(self) -> None:
         """It always is."""

@@ -30,11 +30,13 @@ def needs(dialect_name: str, body: Body) -> frozenset[Medium]:
     it may.
     """
     turns = outline(dialect_name, body)
-    items = from_the_end(dialect_name, body)
     if turns is None:
+        items = from_the_end(dialect_name, body)
         return _media(_latest(items, _speaker_of_item, _item_holds_result))
     latest = _latest(reversed(turns), _speaker_of_turn, _turn_holds_result)
-    return _media(islice(items, len(latest))) if any(map(may_be_in, latest)) else frozenset()
+    if not any(map(may_be_in, latest)):
+        return frozenset()
+    return _media(islice(from_the_end(dialect_name, body), len(latest)))
 
 
 def holds(dialect_name: str, body: Body) -> frozenset[Medium]:

@@ -61,9 +61,11 @@ class Outlet:
                 await self._begin(200, self._head())
             await self._body(self._keep_alive, more=True)
 
-    async def _begin(self, status: int, headers: Headers) -> None:
+    def _begin(self, status: int, headers: Headers) -> Awaitable[None]:
         self._begun = True
-        await self._send({"type": "http.response.start", "status": status, "headers": raw(headers)})
+        return self._send(
+            {"type": "http.response.start", "status": status, "headers": raw(headers)}
+        )
 
     def _body(self, content: bytes, *, more: bool) -> Awaitable[None]:
         return self._send({"type": "http.response.body", "body": content, "more_body": more})
