@@ -155,7 +155,6 @@ def _uvicorn_config(app: App) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
-        proxy_headers=False,
         timeout_graceful_shutdown=GRACE_SECONDS,
         backlog=2048,
     )
