@@ -36,8 +36,8 @@ GATHER_SECONDS = 0.25
 ADOPT_SECONDS = 60.0
 """How often what others have left is looked for at most."""
 IDLE_SECONDS = 600.0
-FORK_SECONDS = 2.0
-"""How long a fork waits for the file at most."""
+FORK_SECONDS = 30.0
+"""How long a fork waits for the file at most, which is in use for parts of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class Ledger:
     when it is over, in the thread of the ledger; `now` gives epoch seconds.
 
     It may be used from any thread, and begins its own, a daemon, with the first route. A process
-    that is to lose nothing calls `close` before it ends. `connect`, `retry` and `gather` stand for
-    `ledger_file.open_file`, `back_off` and `GATHER_SECONDS`.
+    that is to lose nothing calls `close` before it ends. `connect`, `retry`, `gather` and
+    `fork_wait` stand for `ledger_file.open_file`, `back_off`, `GATHER_SECONDS` and `FORK_SECONDS`.
     """
 
     def __init__(
@@ -76,11 +76,12 @@ class Ledger:
         connect: Connect | None = None,
         retry: Callable[[int], float] = back_off,
         gather: float = GATHER_SECONDS,
+        fork_wait: float = FORK_SECONDS,
     ) -> None:
         self.path = path
         self._limits = days, megabytes
         self._warn, self._now, self._connect = warn, now, connect
-        self._retry, self._gather = retry, gather
+        self._retry, self._gather, self._fork_wait = retry, gather, fork_wait
         self._backlog: deque[Kept | threading.Event] = deque()
         self._under_way: list[Kept | threading.Event] = []
         self._bell: SimpleQueue[None] = SimpleQueue()
@@ -89,7 +90,7 @@ class Ledger:
         self._thread: threading.Thread | None = None
         self._owner = 0
         """The process that the thread is of; a forked one has none of its own yet."""
-        self._idle = self._stopping = self._forking = False
+        self._idle = self._stopping = self._forking = self._barred = False
         self._failures = self._lost = 0
         self._problem = ""
         self._has_refused = False
@@ -165,9 +166,9 @@ class Ledger:
 
     def _start(self) -> None:
         """A thread begun as the program ends could die holding a lock of Python's own; what is put
-        then stays in the journal."""
+        then stays in the journal, as it does where the file may not be opened."""
         with self._starting:
-            if self._owner == getpid() or not threading.main_thread().is_alive():
+            if self._owner == getpid() or self._barred or not threading.main_thread().is_alive():
                 return
             self._bell = SimpleQueue()
             self._idle = self._stopping = False
@@ -292,17 +293,23 @@ class Ledger:
 
     def before_fork(self) -> None:
         """SQLite must have nothing open in a process that forks: the new one would believe that
-        it holds the locks of the old one."""
-        self._journal.before_fork(FORK_SECONDS)
-        self._forking = self._using.acquire(timeout=FORK_SECONDS)
+        it holds the locks of the old one. The file comes before the journal, as whoever uses it
+        takes them."""
+        self._forking = self._using.acquire(timeout=self._fork_wait)
         if self._forking and self._file is not None:
             self._file.let_go()
+        self._journal.before_fork(self._fork_wait)
 
     def after_fork(self, is_child: bool) -> None:
         """The new process has neither the thread nor the file, and of the backlog what no journal
-        holds: that is left to the old one."""
+        holds: that is left to the old one. Where the file was in use for too long it neither opens
+        nor closes it: what it puts stays in its journal, for others to take in."""
         self._journal.after_fork(is_child)
         if is_child:
+            if not self._forking:
+                self._barred = True
+                self._problem = f"The ledger {self.path} was in use as this process was forked."
+                _never_closed.append(self._file)
             self._using, self._starting, self._file = threading.Lock(), threading.Lock(), None
             waiting, self._under_way, self._adopted = self._waiting(), [], None
             self._backlog = deque(each for each in waiting if each.segment is None)
@@ -315,6 +322,8 @@ def _routes(batch: Iterable[Kept | threading.Event]) -> list[Kept]:
 
 
 _ledgers: WeakSet[Ledger] = WeakSet()
+_never_closed: list[LedgerFile | None] = []
+"""Files that a forked process has open and may not touch."""
 
 
 def _before_fork() -> None:

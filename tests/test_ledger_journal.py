@@ -8,6 +8,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -189,6 +191,54 @@ def test_forked_workers_that_end_at_once_lose_nothing(path: Path) -> None:
     ids = {row.id for row in LedgerReader(path).requests(limit=99)}
     assert ids == {"parent", *(f"child-{number}" for number in range(8))}
     assert (said.empty(), journals(path)) == (True, [])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_forks_in_the_midst_of_writing_lose_nothing(path: Path) -> None:
+    """The old process writes at each fork, and the new ones write at the same time."""
+    ledger, said = opened(path, gather=0.0)
+    children, ids = [], set()
+    for number in range(24):
+        for each in range(8):
+            ledger.put(made(f"parent-{number}-{each}", an_attempt()))
+        child = os.fork()
+        if not child:
+            for each in range(4):
+                ledger.put(made(f"child-{number}-{each}", an_attempt()))
+                time.sleep(0)  # its own thread may begin
+            if number % 2:
+                ledger.flush(WAIT)
+            os._exit(0)
+        children.append(child)
+        ids |= {f"parent-{number}-{each}" for each in range(8)}
+        ids |= {f"child-{number}-{each}" for each in range(4)}
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 24
+    assert ledger.close(WAIT)
+    assert ids - set(found(path)) == set()
+    assert (said.empty(), journals(path)) == (True, [])
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_process_forked_while_the_file_is_in_use_leaves_it_alone(path: Path) -> None:
+    using, go_on = threading.Event(), threading.Event()
+
+    def now() -> float:
+        using.set()
+        assert go_on.wait(WAIT)
+        return time.time()
+
+    ledger, said = opened(path, now=now, fork_wait=0.0)
+    ledger.put(made("parent"))
+    assert using.wait(WAIT)
+    child = os.fork()
+    if not child:
+        ledger.put(made("child"))
+        told = "was in use as this process was forked" in ledger.state.problem
+        os._exit(0 if told and not ledger.flush(0.1) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    go_on.set()
+    assert ledger.close(WAIT)
+    assert (sorted(found(path)), said.empty(), journals(path)) == (["child", "parent"], True, [])
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
