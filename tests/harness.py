@@ -24,6 +24,7 @@ from krouter.paths import resolve_paths
 from krouter.pool import Pool
 from krouter.reporter import load_reporters
 from krouter.router import Router
+from krouter.serve.door import Patience
 from krouter.serve.run import Served, open_server
 from tests.emitted import JOURNAL, Recorder
 from tests.leaps import LeapingLoop
@@ -106,7 +107,9 @@ class Krouter:
         edges: Mapping[str, Any] | None = None,
         ledger: bool = False,
         leaps: Upstream | None = None,
+        patience: Patience | None = None,
     ) -> None:
+        self._patience = patience
         self._ledger = ledger
         self._leaps = leaps
         self._edges = dict(edges or {})
@@ -134,6 +137,8 @@ class Krouter:
             now=self.clock,
             ledger=self._ledger,
         )
+        if self._patience is not None:
+            self.served.patience = self._patience
         config = self.served.server.config
         config.app = Recorder(config.app, lambda: self.router)
         self._server = self.served.server = PromptServer(config)
@@ -149,6 +154,7 @@ class Krouter:
             uvloop.run(self._serve())
             return
         self.served.server.config.timeout_keep_alive = 3600
+        self.served.patience = Patience(3600, 3600)
         with asyncio.Runner(loop_factory=LeapingLoop) as runner:
             loop = cast(LeapingLoop, runner.get_loop())
             self._leaps.on_silence.append(loop.silence)

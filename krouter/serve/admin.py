@@ -16,6 +16,7 @@ from krouter.reporter import Balance, Figure, Report, Window
 from krouter.resets import moment
 from krouter.router import Router
 from krouter.serve.intake import (
+    CallerGone,
     Refusal,
     is_own_page,
     media_type,
@@ -95,6 +96,8 @@ async def _body(request: Request) -> bytes:
         return await read_body(request.receive, request_headers(request.scope), MOST_BYTES)
     except Refusal as refusal:
         raise HTTPException(refusal.status, refusal.message) from None
+    except CallerGone:
+        raise HTTPException(400, "The request did not come whole.") from None
 
 
 def _parsed(raw: bytes) -> Reported:

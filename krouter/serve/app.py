@@ -25,6 +25,7 @@ from krouter.metrics import Metrics
 from krouter.pool import Pool
 from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
+from krouter.serve.door import RawHeaders
 from krouter.serve.guard import Guard
 from krouter.serve.hot import Endpoint, send_refusal
 from krouter.serve.intake import (
@@ -94,6 +95,11 @@ class App:
         routes = [each for each in self.rest.routes if each.matches(scope)[0] is not Match.NONE]
         found = {method for each in routes for method in getattr(each, "methods", ())}
         return found | ({"HEAD"} if "GET" in found else set())
+
+    def refused(self, path: str, headers: RawHeaders, status: int, why: str) -> bytes:
+        """The body of an error for a request that did not come whole."""
+        given = request_headers({"headers": headers})
+        return error_answer(dialect_of(path, given), status, why).body
 
     def _limit(self) -> int:
         return self.router.world.settings.server.body_limit << 20

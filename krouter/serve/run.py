@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import uvicorn
 import uvloop
@@ -20,6 +21,7 @@ from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem
 from krouter.route import Log
 from krouter.serve.app import App
+from krouter.serve.door import PATIENCE, Door, Patience, watch
 from krouter.serve.guard import Guard
 from krouter.serve.intake import Gate
 from krouter.serve.limits import Limiter
@@ -61,10 +63,13 @@ class Served:
     url: str
     server: uvicorn.Server
     socket: socket.socket
+    patience: Patience = PATIENCE
+    """With callers, as it is when they are first served."""
 
     async def run(self) -> None:
         """Serves until told to stop by a signal or by `stop`."""
-        beside = [self.house.watch(), self.house.mend(), self.house.poller.run()]
+        callers = watch(lambda: self.server.server_state.connections, self.patience)
+        beside = [self.house.watch(), self.house.mend(), self.house.poller.run(), callers]
         tasks = [asyncio.create_task(each) for each in beside]
         try:
             await self.server.serve([self.socket])
@@ -145,10 +150,11 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _uvicorn_config(app: App) -> uvicorn.Config:
+    door: Any = partial(Door, app.refused)
     return uvicorn.Config(
         app,
         loop="uvloop",
-        http="httptools",
+        http=door,
         ws="none",
         lifespan="off",
         log_config=None,

@@ -110,7 +110,7 @@ def test_nothing_is_left_over_after_2000_mixed_requests(tmp_path: Path) -> None:
         assert after["files"] <= before["files"]
 
 
-ALWAYS = ("serving", "following the files", "getting credentials", "polling quota")
+ALWAYS = ("serving", "following the files", "getting credentials", "polling quota", "callers")
 """The tasks that run as long as the server does."""
 
 

@@ -1,0 +1,149 @@
+"""The HTTP server's side of a connection, with bounds on what a caller may send and how slowly.
+
+uvicorn alone reads heads of any size, and waits for a caller for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+MOST_HEAD = 64 << 10
+"""Bytes of a request's head."""
+SLOWEST = 4 << 10
+"""Bytes of a body that buy its caller another second."""
+LONGEST = 3600.0
+"""Seconds that no body takes longer than."""
+FAREWELL_SECONDS, MOST_FAREWELL = 1.0, 16 << 20
+"""How long, and how many bytes of, what a refused caller still sends is thrown away: so it gets to
+read why."""
+
+RawHeaders = list[tuple[bytes, bytes]]
+Refused = Callable[[str, RawHeaders, int, str], bytes]
+"""Path, headers, status and message to the body of an error, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds: how long a head may take from the connection or its first byte on, how long a body
+    from its head on and beside what its size buys, and how often that is looked at."""
+
+    head: float = 30.0
+    body: float = 60.0
+    look: float = 5.0
+
+
+PATIENCE = Patience()
+
+
+class _Nowhere(list[tuple[bytes, bytes]]):
+    """Where the trailers behind a body go."""
+
+    def append(self, pair: tuple[bytes, bytes]) -> None:
+        pass
+
+
+_NOWHERE = _Nowhere()
+
+
+class Door(HttpToolsProtocol):
+    """Counts what comes, and hangs up on who sends a head without end, or anything too slowly.
+
+    Over uvicorn's own class it costs a request a comparison for each piece that comes; time is
+    looked at from outside, by `look`.
+    """
+
+    def __init__(self, refused: Refused, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._refused = refused
+        self._came = self._head = self._farewell = 0
+        """Bytes of all requests, of the head that is under way, and since it was refused."""
+        self._closing = False
+        self._waits_for: object = None
+        """What was waited for when it was last looked at, since when, and what had come then."""
+        self._since, self._came_then = 0.0, 0
+
+    def data_received(self, data: bytes) -> None:
+        self._came += len(data)
+        if self._closing:
+            self._farewell += len(data)
+            if self._farewell > MOST_FAREWELL:
+                self.transport.abort()
+            return
+        HttpToolsProtocol.data_received(self, data)
+        cycle = self.cycle
+        if cycle is not None and cycle.scope is self.scope:
+            self._head, self.headers = 0, _NOWHERE
+            return
+        self._head += len(data)
+        if self._head > MOST_HEAD:
+            self._refuse(431, f"The head of the request is larger than {MOST_HEAD >> 10} KiB.")
+
+    @property
+    def _in_head(self) -> bool:
+        """Whether a head has begun and not ended."""
+        cycle = self.cycle
+        return self.scope is not None and (cycle is None or cycle.scope is not self.scope)
+
+    def look(self, now: float, patience: Patience) -> None:
+        """Hangs up on a caller that takes too long for what it has begun, or begins nothing."""
+        stage = self._stage()
+        if stage is not self._waits_for:
+            self._waits_for, self._since, self._came_then = stage, now, self._came
+        if stage is None:
+            return
+        took, came = now - self._since, self._came - self._came_then
+        if stage is not self.cycle:
+            if took > patience.head:
+                self._refuse(408, "The head of the request came too slowly.")
+        elif took > min(patience.body + came / SLOWEST, LONGEST):
+            self._refuse(408, "The body of the request came too slowly.")
+
+    def _stage(self) -> object:
+        """What is waited for: a first request, a head, the rest of a body, or nothing of the
+        caller's. Between two requests uvicorn's own limit counts."""
+        if self.scope is None:
+            return self
+        if self._in_head:
+            return self.scope
+        cycle = self.cycle
+        return cycle if cycle.more_body and not self.flow.read_paused else None
+
+    def _refuse(self, status: int, message: str) -> None:
+        """An error, where no reply has begun, and the end of the connection."""
+        if self._closing or self.transport.is_closing():
+            return
+        self._closing = True
+        cycle = self.cycle
+        busy = cycle is not None and not cycle.response_complete
+        if busy:
+            cycle.disconnected = True
+            cycle.message_event.set()
+        if cycle.response_started if busy else not self._in_head:
+            self.transport.close()  # nothing more can be told
+            return
+        path, headers = (cycle.scope["path"], cycle.scope["headers"]) if busy else ("", [])
+        self._tell(status, self._refused(path, list(headers), status, message))
+        self.flow.resume_reading()
+        self.loop.call_later(FAREWELL_SECONDS, self.transport.close)
+
+    def _tell(self, status: int, body: bytes) -> None:
+        fields = (
+            b"content-type: application/json\r\nconnection: close\r\ncontent-length: %d\r\n\r\n"
+        )
+        self.transport.write(STATUS_LINE[status] + fields % len(body) + body)
+        self.transport.write_eof()
+
+
+async def watch(connections: Callable[[], Iterable[Any]], patience: Patience) -> None:
+    """Looks at every connection, until cancelled."""
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(patience.look)
+        now = loop.time()
+        for each in list(connections()):
+            each.look(now, patience)
