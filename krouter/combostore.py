@@ -122,9 +122,12 @@ class ComboStore:
         """The file of the combo `name`. Raises KeyError where there is no such combo."""
         return self._view.sources[name]
 
-    def refresh(self) -> Changes | None:
-        """Read what changed in the folders and serve it; None if nothing came of it."""
+    def refresh(self, anew: bool = False) -> Changes | None:
+        """Read what changed in the folders and serve it; None if nothing came of it. `anew` is to
+        read every file, whether it seems changed or not."""
         with self._lock:
+            if anew:
+                self._seen = {}
             if not self._read():
                 return None
             before, self._view = self._view, self._resolve()
@@ -187,7 +190,7 @@ class GivenCombos:
         self.problems: tuple[Problem, ...] = behind.problems
         self.unserved = {name: why for name, why in behind.unserved.items() if name not in combos}
 
-    def refresh(self) -> None:
+    def refresh(self, anew: bool = False) -> None:
         """Nothing to read again."""
 
 

@@ -198,6 +198,11 @@ class KeyRing:
         """The key of that name, as it was when the file was last looked at."""
         return next((key for key in self._keys if key.name == name), None)
 
+    def reload(self) -> None:
+        """Reads the file now, whether it seems changed or not."""
+        self._looked = self._clock()
+        self._load(_stamp(self._path))
+
     def _refresh(self) -> None:
         now = self._clock()
         if now - self._looked < LOOK_AGAIN:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -65,7 +66,7 @@ class Combos(Protocol):
     @property
     def unserved(self) -> Mapping[str, str]: ...
 
-    def refresh(self) -> Changes | None: ...
+    def refresh(self, anew: bool = False) -> Changes | None: ...
 
 
 def load_config(
@@ -139,6 +140,9 @@ class House:
         self._config = self._read_config()
         self._config_problems: tuple[Problem, ...] = ()
         self.store = store or open_combos(paths)
+        self._anew = False
+        self._wake = asyncio.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._secrets = Secrets(env, folder=paths.home, now=now)
         make_private(paths.keys)
         self.keys = KeyRing(paths.keys)
@@ -213,16 +217,21 @@ class House:
             source = f"the combo {name}"
             yield from unknown_accounts(combo, world.registry, world.accounts, source)
 
-    def refresh(self) -> bool:
+    def refresh(self, anew: bool = False) -> bool:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
-        `problems`."""
+        `problems`. `anew` is to read all of it, and to tell all that is wrong."""
+        if anew:
+            self._stamp, self._vanished, self._config_problems = (), True, ()
+            self.keys.reload()
         settings_changed = self._refresh_config()
-        before = self.store.problems
-        changes = self.store.refresh()
-        for problem in changes.problems if changes else ():
+        before = () if anew else self.store.problems
+        changes = self.store.refresh(anew)
+        for problem in self.store.problems if changes or anew else ():
             if problem not in before:
                 self._log("CONFIG", str(problem))
-        if not (settings_changed or changes):
+        if anew and self.keys.problem:
+            self._log("CONFIG", self.keys.problem)
+        if not (settings_changed or changes or anew):
             return False
         self._follow()
         self._log("CONFIG", f"reloaded: {len(self.store.combos)} combos")
@@ -286,16 +295,27 @@ class House:
         self._config_problems = ()
         return True
 
+    def reload(self) -> None:
+        """Has `watch` read all files again at once. From any thread, and from a signal."""
+        self._anew = True
+        if self._loop is not None:
+            with suppress(RuntimeError):  # closed
+                self._loop.call_soon_threadsafe(self._wake.set)
+
     async def watch(self) -> None:
         """Follows the files until cancelled. Reading them stays off the event loop."""
-        changed = True
+        changed, self._loop = True, asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0 if self._anew else WATCH_SECONDS):
+                    await self._wake.wait()
+            self._wake.clear()
+            anew, self._anew = self._anew, False
             try:
                 if changed:
                     self.warm_up()
                     await asyncio.to_thread(self.router.world.catalog.warm_up)
-                changed = await asyncio.to_thread(self.refresh)
+                changed = await asyncio.to_thread(self.refresh, anew)
             except Exception as error:  # whatever it was, the next edit must be seen
                 _log.error("following the files failed with %s\n%s", *described(error))
 

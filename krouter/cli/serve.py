@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 
 import click
 
@@ -31,8 +32,10 @@ class Printer:
 
 
 def say(line: str) -> None:
-    """One line on stderr; what a caller put into it cannot steer the terminal."""
-    click.echo(inert(line), err=True)
+    """One line on stderr; what a caller put into it cannot steer the terminal. Where it cannot be
+    written, a disk that is full or a terminal that is gone, the server goes on without it."""
+    with suppress(OSError, ValueError):
+        click.echo(inert(line), err=True)
 
 
 @click.command(cls=Command)
@@ -56,7 +59,8 @@ def serve(
     """Serve the combos over HTTP.
 
     Without any key of a provider the combo `demo` answers. Files are followed while it runs.
-    Everything is printed to stderr. SIGINT or SIGTERM ends it, with exit code 0.
+    Everything is printed to stderr. SIGINT or SIGTERM ends it, with exit code 0: no request
+    is taken any more, and those under way have 30 s. SIGHUP reads settings, combos and keys again.
 
     With -l each step is a line `[HH:MM:SS] COMBO NAME: …`, and each request ends with a line
     `ROUTE ID …`, which `krouter route ID` draws. `Capacity auto-switch: WHAT → ENTRY` and `Quota
@@ -74,6 +78,8 @@ def serve(
     )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: served.stop())
+    if hasattr(signal, "SIGHUP"):
+        signal.signal(signal.SIGHUP, on_hangup(served))
 
     def ready(served: Served) -> None:
         for line in welcome(served):
@@ -81,6 +87,20 @@ def serve(
         printer.open = True
 
     run(served, ready)
+
+
+def on_hangup(served: Served) -> Callable[..., None]:
+    """Reads all files again, unless it was a terminal that hung up: nobody would see to a server
+    that lived on without it."""
+    terminals = [each for each in range(3) if os.isatty(each)]
+
+    def hear(*_: object) -> None:
+        if all(map(os.isatty, terminals)):
+            served.reload()
+        else:
+            served.stop()
+
+    return hear
 
 
 def welcome(served: Served) -> Iterator[str]:

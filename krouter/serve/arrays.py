@@ -13,12 +13,17 @@ from krouter.stream import Relay
 
 def framed(answer: Answer, call: Call) -> Answer:
     """The answer in the framing that the call asks for; the same object for nearly all calls."""
-    if answer.relay is None or call.dialect.name != "gemini" or asks_events(call.query):
+    if answer.relay is None or not is_array(call):
         return answer
     answer.relay = Array(answer.relay)  # type: ignore[assignment]
     headers = [pair for pair in answer.headers if pair[0].lower() != "content-type"]
     answer.headers = [*headers, ("content-type", "application/json; charset=utf-8")]
     return answer
+
+
+def is_array(call: Call) -> bool:
+    """Whether a stream that answers the call is an array."""
+    return call.dialect.name == "gemini" and not asks_events(call.query)
 
 
 def asks_events(query: str) -> bool:

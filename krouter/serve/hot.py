@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from krouter.adapter import Call
@@ -13,7 +14,7 @@ from krouter.dialects.base import Dialect
 from krouter.headers import EVENT_STREAM
 from krouter.keys import Key
 from krouter.route import Route
-from krouter.serve.arrays import framed
+from krouter.serve.arrays import framed, is_array
 from krouter.serve.guard import Guard
 from krouter.serve.intake import (
     CallerGone,
@@ -157,14 +158,15 @@ class Endpoint:
             await send_refusal(send, self._dialect, refusal)
             return
         hangup, outlet = Hangup(receive, self._lookout), Outlet(send)
+        answer: Answer | None = None
         try:
             answer = framed(await self._answered(call, outlet), call)
             await self._deliver(answer, send, outlet, hangup)
         except OSError:
             pass  # the caller's socket broke
         except asyncio.CancelledError:
-            if not hangup.excuses():
-                raise
+            if not hangup.excuses():  # the server has no more time; nobody waits for this task
+                await self._cut_short(call, answer, outlet)
         finally:
             hangup.stop()
             outlet.stop()
@@ -186,6 +188,21 @@ class Endpoint:
             message = f"krouter failed with {type(error).__name__}. Its log says where."
             headers = [header for route in routes for header in stamps(route)]
             return error_answer(self._dialect, 500, message, headers=headers)
+
+    async def _cut_short(self, call: Call, answer: Answer | None, outlet: Outlet) -> None:
+        """krouter ends before the answer does, and says so. An array of events that has begun can
+        only break off."""
+        status, message = 503, "krouter is shutting down."
+        told = error_answer(self._dialect, status, message)
+        relay = answer.relay if answer else None
+        if relay is not None:
+            if relay.tracker.complete or relay.tracker.error:
+                return
+            told.event = partial(self._dialect.error_event, status, message, {}, relay.tracker)
+        if not (outlet.begun and is_array(call)):
+            # Whoever has the whole answer, or has left, is told nothing.
+            with contextlib.suppress(OSError, RuntimeError):
+                await outlet.whole(told)
 
     async def _deliver(self, answer: Answer, send: Send, outlet: Outlet, hangup: Hangup) -> None:
         try:

@@ -27,7 +27,8 @@ class Outlet:
         self.spoke = False
         """The caller has been sent something since this was last looked at."""
         self._send = send
-        self._begun = False
+        self.begun = False
+        """The head of the reply is sent."""
         self._quiet_since = 0.0
         self._seconds = 0.0
         self._keep_alive = b""
@@ -57,12 +58,12 @@ class Outlet:
 
     async def _live(self) -> None:
         with contextlib.suppress(OSError):  # the caller's socket broke
-            if not self._begun:
+            if not self.begun:
                 await self._begin(200, self._head())
             await self._body(self._keep_alive, more=True)
 
     def _begin(self, status: int, headers: Headers) -> Awaitable[None]:
-        self._begun = True
+        self.begun = True
         return self._send(
             {"type": "http.response.start", "status": status, "headers": raw(headers)}
         )
@@ -74,7 +75,7 @@ class Outlet:
         """The head of a stream, unless a keep-alive has sent one."""
         if self._beat is not None:  # which may wait for the caller to read
             await self._beat
-        if not self._begun:
+        if not self.begun:
             await self._begin(answer.status, answer.headers)
 
     async def end(self, last: bytes = b"") -> None:
@@ -88,7 +89,7 @@ class Outlet:
         self._stop_timer()
         if self._beat is not None:
             await self._beat
-        if self._begun:
+        if self.begun:
             await self._body(answer.event(), more=False)
             return
         answer.headers = [*answer.headers, ("content-length", str(len(answer.body)))]

@@ -84,6 +84,10 @@ class Served:
     def stop(self) -> None:
         self.server.should_exit = True
 
+    def reload(self) -> None:
+        """Reads all files again. From any thread, and from a signal."""
+        self.house.reload()
+
 
 def open_server(
     paths: Paths,

@@ -171,3 +171,49 @@ async def ask(http: httpx.AsyncClient, dice: random.Random, combos: list[str]) -
     if reply.status_code == 200 and b'"error":{' not in content:
         return "answered"
     return "error"
+
+
+ENDS = [
+    ("/v1/chat/completions", b'data: {"error":{"code":null,"type":"server_error"'),
+    ("/v1/messages", b'event: error\ndata: {"type":"error","error":{"type":"api_error"'),
+    ("/v1/responses", b'event: response.failed\ndata: {"type":"response.failed"'),
+]
+
+
+def cancel_all(krouter: Krouter) -> None:
+    """What uvicorn does with requests that are under way when the time they have is up."""
+
+    def cancel() -> None:
+        for task in krouter.served.server.server_state.tasks:
+            task.cancel()
+
+    krouter.loop.call_soon_threadsafe(cancel)
+
+
+@pytest.mark.parametrize(("path", "told"), ENDS)
+@pytest.mark.parametrize("way", ["a:chunks=50;gate=never,3", "b:stall"])
+def test_an_answer_that_krouters_own_end_cuts_short_says_so(
+    tmp_path: Path, path: str, told: bytes, way: str
+) -> None:
+    with Upstream() as upstream, Krouter(tmp_path, settings=settings_for(upstream)) as krouter:
+        body = {"model": f"local/{way}", "stream": True, "messages": HELLO, "input": HELLO}
+        host, port = urlsplit(krouter.url).netloc.split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as caller:
+            caller.sendall(request_bytes(path, body))
+            (sent,) = upstream.wait(1)
+            said = b""
+            while "gate" in way and b"data:" not in said:
+                said += caller.recv(65536)
+            cancel_all(krouter)
+            while piece := caller.recv(65536):
+                said += piece
+        assert sent.closed.wait(30), "the upstream call runs on"
+        assert b"krouter is shutting down." in said
+        if "gate" in way:
+            assert said.startswith(b"HTTP/1.1 200 ")
+            assert told in said
+            assert said.endswith(b"\r\n0\r\n\r\n")
+        else:
+            assert said.startswith(b"HTTP/1.1 503 ")
+        assert krouter.chat("demo").status_code == 200
+        assert krouter.router.world.board.in_flight == 0
