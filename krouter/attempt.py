@@ -198,7 +198,7 @@ class Trial(Struct, eq=False):
         ):
             reply = await self._sent()
             tracker = self.call.dialect.tracker(self._asked(), self.rename)
-            relay = Relay(reply, tracker, timeouts.stall, *self.secrets)
+            relay = Relay(reply, tracker, timeouts.stall, *self.secrets, quiet=timeouts.total)
             try:
                 outcome = await self._primed(reply, relay, first_byte, first_token, attempt)
             except BaseException:

@@ -32,11 +32,13 @@ class SSEError(ValueError):
 class Splitter:
     """Bytes in, whole events out; joined again they are the bytes that came in."""
 
-    __slots__ = ("_begun", "_limit", "_parts", "_size")
+    __slots__ = ("_begun", "_edge", "_limit", "_parts", "_size")
 
     def __init__(self, limit: int = 64 << 20) -> None:
         self._begun = False
         self._parts: list[bytes] = []
+        self._edge = b""
+        """The end of the parts, as much of it as may belong to a blank line."""
         self._size = 0
         self._limit = limit
 
@@ -50,9 +52,10 @@ class Splitter:
         Raises SSEError when one event grows beyond the limit.
         """
         if self._parts:
-            edge = self._parts[-1][-1:] + chunk
+            edge = self._edge + chunk
             self._parts.append(chunk)
-            if b"\n\n" not in edge and b"\r" not in edge:
+            if not _may_end(edge):
+                self._edge = edge[-3:]
                 self._grow(len(chunk))
                 return b""
             chunk = b"".join(self._parts)
@@ -61,7 +64,7 @@ class Splitter:
         if end == len(chunk):
             self._parts = []
             return chunk
-        self._parts = [chunk[end:]]
+        self._parts, self._edge = [chunk[end:]], chunk[end:][-3:]
         self._grow(len(chunk) - end)
         return chunk[:end]
 
@@ -90,6 +93,13 @@ class Splitter:
         self._size += size
         if self._size > self._limit:
             raise SSEError(f"an event is longer than {self._limit} bytes")
+
+
+def _may_end(edge: bytes) -> bool:
+    """Whether there may be a blank line: only then is a long event put together and looked at."""
+    if b"\r" in edge:
+        return _BLANK_LINE.search(edge) is not None
+    return b"\n\n" in edge
 
 
 def _line_end(data: bytes) -> bytes:

@@ -28,28 +28,36 @@ MOST_HELD = 64 << 20
 """Bytes of a stream held back; what grows beyond goes on as it comes."""
 
 
+LEAST = 1 << 10
+"""Bytes of one event that are as good as a whole one: less is silence, however it is spread."""
+
+
 class Watchdog:
     """Limits single waits of one task, with a timer that is not re-armed for every chunk.
 
-    `begin` before a wait and `end` after it. One that takes too long is cancelled: whoever waited
+    `begin` before a wait and `end` after it; a wait that goes `on` counts from the begin of the one
+    before. One that takes too long is cancelled: whoever waited
     asks `bit` whether that is why.
     """
 
-    __slots__ = ("_fired", "_loop", "_seconds", "_since", "_task", "_timer")
+    __slots__ = ("_begun", "_fired", "_loop", "_seconds", "_since", "_task", "_timer")
 
     def __init__(self, seconds: float | None) -> None:
         self._loop = asyncio.get_running_loop()
         self._seconds = seconds
         self._since: float | None = None
+        self._begun = 0.0
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._fired = False
 
-    def begin(self) -> None:
+    def begin(self, on: bool = False) -> None:
         if self._seconds is None:
             return
         self._task = asyncio.current_task(self._loop)
-        self._since = self._loop.time()
+        if not (on and self._begun):
+            self._begun = self._loop.time()
+        self._since = self._begun
         if self._timer is None:
             self._arm(self._since + self._seconds)
 
@@ -81,14 +89,20 @@ class Watchdog:
 
 class Relay:
     """One stream. `prime` it before anything goes to the caller, `hold` it where all of it is to
-    come first, then take it with `next`.
+    come first, then take it with `next`. Silence ends it after `stall` seconds, nothing but
+    comments and pings after `quiet`.
 
     What is passed on is byte for byte what arrived, cut at event ends, but for what the tracker
     replaces or leaves out.
     """
 
     def __init__(
-        self, reply: Incoming, tracker: Tracker, stall: float | None, *secrets: str | None
+        self,
+        reply: Incoming,
+        tracker: Tracker,
+        stall: float | None,
+        *secrets: str | None,
+        quiet: float | None = None,
     ) -> None:
         self.tracker = tracker
         self.fault: Fault | None = None
@@ -102,6 +116,12 @@ class Relay:
         self._secrets = [secret for secret in secrets if secret]
         self._splitter = Splitter()
         self._watchdog = Watchdog(stall)
+        self._quiet = quiet
+        self._quiet_since: float | None = None
+        self._dripped = 0
+        """Bytes that have come since the last whole event, or since there were enough of them."""
+        self._spoke = False
+        """Something has come that is more than a sign of life."""
         self._ready: list[bytes] = []
         self._until: Callable[[Tracker], bool] = _never
         self._flows = False
@@ -169,11 +189,16 @@ class Relay:
         """One chunk taken in; whether there was one."""
         watchdog = self._watchdog
         if watched:
-            watchdog.begin()
+            watchdog.begin(self._dripped > 0)
         try:
             chunk = await (self._last_words() if self.tracker.error else self._reply.chunk())
             if chunk:
-                self._take(self._splitter.cut(chunk))
+                whole = self._splitter.cut(chunk)
+                dripped = 0 if whole else self._dripped + len(chunk)
+                self._dripped = dripped if dripped < LEAST else 0
+                self._take(whole)
+                if whole and self._is_too_quiet():
+                    return self._cut(Fault.TIMEOUT, "the provider sends nothing but signs of life")
             else:
                 self._feed(self._rest())
         except WireError as error:
@@ -188,6 +213,15 @@ class Relay:
             watchdog.end()
         self._ended = self._ended or not chunk
         return bool(chunk)
+
+    def _is_too_quiet(self) -> bool:
+        if self._spoke:
+            self._spoke, self._quiet_since = False, None
+            return False
+        now = asyncio.get_running_loop().time()
+        if self._quiet_since is None:
+            self._quiet_since = now
+        return self._quiet is not None and now - self._quiet_since > self._quiet
 
     async def _last_words(self) -> bytes:
         """After an error event the end is near, or is taken to have come."""
@@ -218,6 +252,7 @@ class Relay:
         rest = whole if self._flows else self._begun_with(whole)
         size = self.tracker.skim(rest) if self._flows else 0
         if size:
+            self._spoke = True
             self._ready.append(rest[:size])
         if size < len(rest):
             self._feed(self._splitter.events(rest[size:]))
@@ -238,6 +273,8 @@ class Relay:
         for event in events:
             if tracker.closed:
                 return
+            if event.data is not None and event.name != b"ping":
+                self._spoke = True
             changed = tracker.feed(event)
             if not self.primed:
                 self.primed = self._until(tracker)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 from hypothesis import given
@@ -172,3 +173,15 @@ def test_encode_keeps_the_lines_of_its_data() -> None:
 def test_other_data_in_the_same_lines(raw: bytes, data: bytes, becomes: bytes) -> None:
     event = split([raw])[0]
     assert with_data(event, data) == becomes
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_a_long_event_of_many_pieces_is_not_looked_at_again_with_each(end: bytes) -> None:
+    """Or a provider could keep the event loop busy for minutes with a megabyte."""
+    splitter, line = Splitter(), b"data: " + b"x" * 250 + end
+    began = time.process_time()
+    for _ in range(8192):
+        assert splitter.feed(line) == []
+        assert time.process_time() - began < 5
+    (found,) = splitter.feed(end + b"d")
+    assert found.raw == line * 8192 + end

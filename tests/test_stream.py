@@ -528,3 +528,64 @@ def test_the_last_words_after_an_error(
         assert not live.broken
 
     run(main())
+
+
+PING = b"event: ping\ndata: {}\n\n"
+
+
+def dripping(content: bytes, seconds: float) -> list[bytes | float | Exception]:
+    """A byte every so many seconds."""
+    return [step for at in range(len(content)) for step in (content[at : at + 1], seconds)]
+
+
+def test_a_byte_a_second_is_silence() -> None:
+    async def test() -> None:
+        live = relay(Reply(HI, *dripping(HI * 9, 1.0)), stall=30)
+        await prime(live)
+        began = now()
+        assert await rest(live) == [HI, b"<end>"]
+        assert (live.fault, live.detail) == (Fault.TIMEOUT, "the provider fell silent")
+        assert 29 <= now() - began <= 31
+
+    run(test())
+
+
+def test_a_large_event_may_come_slowly() -> None:
+    event = HI.replace(b"hi", b"x" * 65536)
+    parts = [step for at in range(0, len(event), 600) for step in (event[at : at + 600], 10.0)]
+
+    async def test() -> None:
+        live = relay(Reply(HI, *parts, STOP, DONE), stall=30)
+        await prime(live)
+        assert await rest(live) == [HI, event, STOP, DONE, b"<end>"]
+        assert live.fault is None
+
+    run(test())
+
+
+def test_an_event_each_time_is_no_silence_however_small() -> None:
+    async def test() -> None:
+        steps = [step for _ in range(99) for step in (HI, 29.0)]
+        live = relay(Reply(*steps, STOP, DONE), stall=30)
+        await prime(live)
+        assert len(await rest(live)) == 102
+        assert live.fault is None
+
+    run(test())
+
+
+@pytest.mark.parametrize("sign", [b": still here\n\n", PING, b":\n\n" + PING])
+def test_signs_of_life_without_end_are_none(sign: bytes) -> None:
+    async def test() -> None:
+        signs = [step for _ in range(999) for step in (sign, 5.0)]
+        live = Relay(Reply(HI, *signs[:200], HI, *signs), tracker(), 30, quiet=600)
+        await prime(live)
+        began = now()
+        assert await rest(live)
+        assert (live.fault, live.detail) == (
+            Fault.TIMEOUT,
+            "the provider sends nothing but signs of life",
+        )
+        assert 1100 <= now() - began <= 1110
+
+    run(test())
