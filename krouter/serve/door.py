@@ -141,9 +141,13 @@ class Door(HttpToolsProtocol):
 
 async def watch(connections: Callable[[], Iterable[Any]], patience: Patience) -> None:
     """Looks at every connection, until cancelled."""
-    loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(patience.look)
-        now = loop.time()
-        for each in list(connections()):
-            each.look(now, patience)
+        _look_at(list(connections()), patience)
+
+
+def _look_at(doors: Iterable[Door], patience: Patience) -> None:
+    """Keeps none of them beyond."""
+    now = asyncio.get_running_loop().time()
+    for door in doors:
+        door.look(now, patience)
