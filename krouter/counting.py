@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from krouter.adapter import Call, Target, Tokenizer, Unsendable, load_tokenizer
-from krouter.answer import Answer, described, error_answer
+from krouter.answer import NO_RETRY, Answer, described, error_answer
 from krouter.body import Body
 from krouter.dialects.base import UNREADABLE
 from krouter.dialects.needs import needs
@@ -78,10 +78,10 @@ class TokenCounts:
         try:
             destination = resolve(call.model, world)
         except UnknownModel as unknown:
-            return error_answer(call.dialect, 404, str(unknown))
+            return error_answer(call.dialect, 404, str(unknown), headers=[NO_RETRY])
         if field := stored_field(call.dialect.name, call.body):
             message = f"{field!r} rests on what a provider has stored, which krouter cannot count."
-            return error_answer(call.dialect, 400, message)
+            return error_answer(call.dialect, 400, message, headers=[NO_RETRY])
         by, count = await self._told(call, destination, world) or (ESTIMATE, None)
         if count is None:
             running = asyncio.get_running_loop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from krouter.answer import Answer, error_answer
+from krouter.answer import NO_RETRY, Answer, error_answer
 from krouter.attempt import Failed
 from krouter.board import Blocked
 from krouter.callers import how_to_sign_in
@@ -109,17 +109,17 @@ def error_for(
     answer = error_answer(
         progress.call.dialect, status, message, told=theirs, notes=notes, headers=headers
     )
-    answer.headers += _waiting(progress, status)
+    answer.headers += _waiting(progress, status, failed is None)
     why = f", {failed.verdict.failure}" if failed else f": {message}"
     progress.say(f"no answer: {status}{why}")
     return progress.stamped(answer)
 
 
-def _waiting(progress: Progress, status: int) -> Headers:
+def _waiting(progress: Progress, status: int, is_own: bool) -> Headers:
     """When to come back. Clients die without it, sleep for hours on a large one, or loop."""
     wait = progress.ready_at - progress.world.board.now()
     if wait <= LONGEST_RETRY_AFTER:
         return [("retry-after", str(max(1, math.ceil(wait))))]
-    if wait < math.inf or status == 429 or status >= 500:
-        return [("x-should-retry", "false")]
+    if wait < math.inf or status == 429 or status >= 500 or is_own:
+        return [NO_RETRY]
     return []

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from krouter.adapter import Call, bare_names, provider_of
-from krouter.answer import Answer, error_answer, stamps
+from krouter.answer import NO_RETRY, Answer, error_answer, stamps
 from krouter.attempt import Failed
 from krouter.combos import Combo, Entry, reference
 from krouter.costs import cost_of
@@ -377,7 +377,9 @@ class Router:
     ) -> Answer:
         self.world.log("COMBO", f"{route.asked}: {status} {message}")
         route.status, route.outcome = status, reason
-        return error_answer(call.dialect, status, message, notes=notes, headers=stamps(route))
+        return error_answer(
+            call.dialect, status, message, notes=notes, headers=[*stamps(route), NO_RETRY]
+        )
 
     def _rename(self, call: Call, world: World) -> str | None:
         """Claude Code sends the reply's model back on resume, so messages callers see the name

@@ -37,6 +37,7 @@ from krouter.serve.intake import (
     with_key_of,
 )
 from krouter.serve.models import KEY, add_models
+from krouter.serve.refused import final
 from krouter.wire import Headers
 
 COUNTS: dict[str, Dialect] = {
@@ -168,6 +169,14 @@ def _is_for_callers(path: str) -> bool:
     return path == "/" or path.startswith(("/v1/", GOOGLES))
 
 
+VERSIONED = frozenset((*(path for each in ENDPOINTS for path in each.paths), *COUNTS, "/v1/models"))
+
+
+def is_versioned(path: str) -> bool:
+    """Whether something is at `path`, which a client finds only with /v1 in its base URL."""
+    return path in VERSIONED or path.startswith("/v1/models/")
+
+
 def is_google(scope: Scope) -> bool:
     """Whether a client of Google's asks, which may name the version `v1` too."""
     return any(name in (b"x-goog-api-client", b"x-goog-api-key") for name, _ in scope["headers"])
@@ -210,13 +219,16 @@ def add_errors(app: FastAPI) -> None:
         if message == HTTPStatus.NOT_FOUND.phrase:  # of no route of ours
             stored = " krouter stores no responses." if path.startswith("/v1/responses/") else ""
             message = f"There is nothing at {path}.{stored} GET / lists what there is."
+            if is_versioned(f"/v1{path}"):
+                message = f"There is nothing at {path}: the base URL lacks /v1."
         headers = [(n.lower(), v) for n, v in request.headers.items()]
         dialect = dialect_of(path, headers)
         # Only under /v1/models/ is what was not found a model, which is what OpenAI's code says.
         is_model = path.startswith("/v1/models/")
         told = None if is_model or error.status_code != 404 else _not_found(dialect, message)
         body = dialect.error_body(error.status_code, message, {}, told)
-        return Response(body, error.status_code, error.headers, "application/json")
+        given = final(error.status_code, (error.headers or {}).items())
+        return Response(body, error.status_code, dict(given), "application/json")
 
 
 def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:

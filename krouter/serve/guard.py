@@ -11,6 +11,12 @@ from krouter.serve.strangers import Strangers, sender_of
 from krouter.wire import Headers
 
 
+NEEDED = (
+    "An API key of krouter is needed: send it as Authorization: Bearer KEY or x-api-key: KEY."
+    " krouter keys add NAME makes one."
+)
+
+
 class Guard:
     """Keys and Host names; `must` demands a key even before one exists."""
 
@@ -38,11 +44,7 @@ class Guard:
             if (key := self._keys.find(token)) is not None:
                 return key
             has_presented = True
-        raise (
-            self._stranger(scope)
-            if has_presented
-            else Refusal(401, "An API key of krouter is needed: make one with krouter keys add.")
-        )
+        raise (self._stranger(scope) if has_presented else Refusal(401, NEEDED))
 
     def admit(self, key: Key, *, free: bool) -> None:
         """A request of a key with limits. Raises Refusal."""

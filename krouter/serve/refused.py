@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any
 
-from krouter.answer import Answer, error_answer
+from krouter.answer import NO_RETRY, Answer, error_answer
 from krouter.dialects.base import Dialect
 from krouter.no_answer import LONGEST_RETRY_AFTER
 from krouter.serve.intake import Refusal
@@ -19,7 +20,16 @@ def waiting(seconds: float) -> Headers:
     """When to come back, as clients stand it: see `no_answer`."""
     if seconds <= LONGEST_RETRY_AFTER:
         return [("retry-after", str(max(1, math.ceil(seconds))))]
-    return [("x-should-retry", "false")]
+    return [NO_RETRY]
+
+
+def final(status: int, headers: Iterable[tuple[str, str]] | None) -> Headers:
+    """The headers of a refusal, which says not to ask again unless it says when."""
+    given = list(headers or ())
+    names = {name.lower() for name, _ in given}
+    if not 400 <= status < 500 or names & {"retry-after", NO_RETRY[0]}:
+        return given
+    return [*given, NO_RETRY]
 
 
 def refused(dialect: Dialect, refusal: Refusal) -> Answer:
@@ -29,7 +39,7 @@ def refused(dialect: Dialect, refusal: Refusal) -> Answer:
         refusal.message,
         told=_told(dialect, refusal),
         notes=refusal.notes,
-        headers=refusal.headers,
+        headers=final(refusal.status, refusal.headers),
     )
 
 

@@ -21,6 +21,7 @@ from tests.clients.run import (
     client_env,
     make_key,
     make_place,
+    run_command,
     serving,
 )
 from tests.clients.scene import Feature, Scene, WrongError
@@ -160,6 +161,18 @@ def claude_repeats(scene: Scene) -> None:
         raise WrongError("repeats it as a stream")
 
 
+def claude_is_refused(scene: Scene) -> None:
+    """Left to itself it would repeat a 401 ten times, for three minutes, without a word."""
+    scene.model()
+    usual = scene.start()
+    env = {name: value.replace(scene.place.key, "kr-wrong") for name, value in usual.env.items()}
+    code, printed, errors = run_command(replace(usual, env=env), scene.place)
+    scene.printed += f"exit code {code}\n{printed}\n{errors}\n"
+    scene.expect_posts(1)
+    if not code or "API key of this krouter" not in printed + errors:
+        raise WrongError("the refusal is not told")
+
+
 def claude_alias(scene: Scene) -> None:
     """As its list of models names combos."""
     scene.model()
@@ -285,6 +298,7 @@ FEATURES: Mapping[str, tuple[Feature, ...]] = {
         Feature("combos in its `/model` menu (model discovery)", claude_discovers, ("native",)),
         by_env("claude"),
         Feature("started by `krouter code`", started_by_code),
+        Feature("wrong key (401): ends at once", claude_is_refused, allowed=frozenset((401,))),
     ),
     "codex": (
         Feature("session that goes on (`exec resume --last`)", resumes("resume", "--last")),
