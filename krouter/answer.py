@@ -14,7 +14,6 @@ from krouter.route import Route, plain
 from krouter.stream import Relay
 from krouter.wire import Headers
 
-
 NO_RETRY = ("x-should-retry", "false")
 """For an error that comes back however often the same is asked. Claude Code and the SDKs then stop
 at once; Claude Code would repeat even a 401 for minutes, and say nothing."""

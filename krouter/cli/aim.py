@@ -15,6 +15,8 @@ import click
 from krouter.cli.clients import ALSO_CALLED, CLIENTS, Client
 from krouter.cli.common import NotThere, working_folder
 from krouter.cli.guides import CLAUDE_TIERS, Target
+from krouter.cli.hints import placed
+from krouter.cli.output import inert
 from krouter.cli.places import Places
 from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, no_krouter, url_option
 from krouter.paths import Paths, resolve_paths
@@ -24,13 +26,15 @@ from krouter.settings import Settings, load_settings
 F = TypeVar("F", bound=Callable[..., Any])
 
 DEFAULT = "daily"
+LAST = "demo"
+"""The combo that always answers, and never with a model's words."""
 LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 _model_option = click.option(
     "--model",
     metavar="COMBO",
-    help=f"The combo, or provider/model, to ask for. Default: {DEFAULT} if there is one, else the"
-    " first combo.",
+    help=f"The combo, or provider/model, to ask for. Default: {DEFAULT} if it has an account, else"
+    f" the first combo that has, {LAST} at the last.",
 )
 _key_option = click.option(
     "--key", metavar="KEY", help=f"A key of krouter's, where it asks for one. Default: {KEY}."
@@ -59,7 +63,8 @@ def here() -> Places:
 def client_called(name: str) -> Client:
     """The client of that name. Raises NotThere."""
     known = name.lower()
-    found = CLIENTS.get(ALSO_CALLED.get(known, known))
+    titled = {client.title.lower(): client.name for client in CLIENTS.values()}
+    found = CLIENTS.get(ALSO_CALLED.get(known) or titled.get(known) or known)
     if found is None:
         near = did_you_mean(known, [*CLIENTS, *ALSO_CALLED])
         raise NotThere(f"there is no client {name!r}. {near or 'krouter env lists them.'}")
@@ -93,12 +98,21 @@ def find_target(
     model: str | None = None,
     key: str | None = None,
     login: bool | None = None,
+    home: str | None = None,
 ) -> Target:
-    """Asks the running krouter. Raises ClickException, ConfigError."""
+    """Asks the running krouter; `home` is the one that was asked for, if any. What is odd about it
+    goes to stderr. Raises ClickException, ConfigError."""
     base = root_of(paths, url)
     needed = key_for(base, key_of(key))
     found = named_model(base, model, needed)
-    settings = served_settings(paths, base, health_of(base, needed))
+    health = health_of(base, needed)
+    settings = served_settings(paths, base, health)
+    named = {"--home": str(paths.home) if home else None}
+    if home and (other := other_home(paths, base, health)):
+        click.echo(inert(f"Warning: {other}"), err=True)
+    if found.get("available") is False:
+        told = f"{found['id']} cannot be answered now: no entry has an account. krouter check says"
+        click.echo(inert(placed(f"Warning: {told} which are there.", named)), err=True)
     return Target(
         base,
         found["id"],
@@ -163,8 +177,14 @@ def _asked_for(base: str, model: str, key: str | None) -> Any:
         return ask_at(base, f"/v1/models/{quote(model)}", key=key)
     except Refused as refused:
         if refused.status == 404:
-            raise NotThere(refused.message) from None
+            raise NotThere(unlisted(refused.message)) from None
         raise
+
+
+def unlisted(message: str) -> str:
+    """What a krouter says of a model that it has not, for people."""
+    told, found, _ = message.partition(" GET /v1/models")
+    return f"{told} krouter models lists what there is." if found else message
 
 
 def _is_model(told: Any) -> bool:
@@ -172,9 +192,12 @@ def _is_model(told: Any) -> bool:
 
 
 def default_model(listed: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """`daily` if there is one, else the first combo."""
+    """`daily` if it can be answered, else the first combo that can, `demo` at the last; without any
+    such `daily`, else the first."""
     combos = [each for each in listed if each.get("owned_by") == "combo"]
-    return next((each for each in combos if each["id"] == DEFAULT), next(iter(combos), None))
+    order = {DEFAULT: -1, LAST: 1}
+    combos.sort(key=lambda each: order.get(each["id"], 0))
+    return next((each for each in combos if each.get("available", True)), next(iter(combos), None))
 
 
 def served_settings(paths: Paths, base: str, health: Mapping[str, Any]) -> Settings:
@@ -198,6 +221,14 @@ def served_paths(paths: Paths, base: str, health: Mapping[str, Any]) -> Paths | 
     except OSError:  # of a name that is too long
         is_here = False
     return resolve_paths(home, env={}, cwd=home) if is_here else None
+
+
+def other_home(paths: Paths, base: str, health: Mapping[str, Any]) -> str:
+    """What to say where the krouter that answers has another home than `paths`; else nothing."""
+    told = health.get("home")
+    if not isinstance(told, str) or Path(told).resolve() == paths.home.resolve():
+        return ""
+    return f"the krouter at {base} has another home, {told}, not {paths.home}."
 
 
 def has_login(settings: Settings) -> bool:

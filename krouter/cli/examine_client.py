@@ -101,31 +101,43 @@ def examine_client(
     is_set_up: bool,
 ) -> Iterator[Finding]:
     """The variables of one client, as it sees them. `wrong` says what is wrong with a key;
-    `is_set_up` is that it has been told elsewhere where to go."""
+    `is_set_up` is that it has been told elsewhere where to go, or may have been."""
     yield from _program(client)
     told = [name for name in client.bases if name in variables]
     for name in told:
         yield _base(client, name, variables[name], base)
     if client.bases and not told and not is_set_up:
-        message = f"is not set: {client.title} does not ask krouter."
+        does = "do" if client.title.endswith("s") else "does"
+        message = f"is not set: {client.title} {does} not ask krouter."
         yield fault(" or ".join(client.bases), message, _how(client))
     for name in client.rivals:
         if name in variables and variables[name].value.lower() not in OFF:
             yield _rival(client, name, variables[name])
-    if _comes_here(client, variables, base):
+    if comes_here(client, variables, base):
         yield from _keys(client, variables, login, wrong)
 
 
-def _comes_here(client: Client, variables: Variables, base: str) -> bool:
+def comes_here(client: Client, variables: Variables, base: str) -> bool:
+    """Whether variables send a client to the krouter at `base`."""
     told = [name for name in client.bases if name in variables]
     return bool(told) and all(is_same(variables[name].value, base) for name in told)
 
 
+def _given(client: Client, variables: Variables) -> list[str]:
+    """The variables that hold keys; of a client with several makers' only those of whose address
+    is told."""
+    given = [name for name in client.keys if name in variables]
+    if len(client.bases) == 1:
+        return given
+    makers = {name.partition("_")[0] for name in client.bases if name in variables}
+    return [name for name in given if name.partition("_")[0] in makers]
+
+
 def own_keys(client: Client, variables: Variables, base: str) -> list[Own]:
     """The keys in variables that a client would send to the krouter at `base`."""
-    if not _comes_here(client, variables, base):
+    if not comes_here(client, variables, base):
         return []
-    found = [Own(name, variables[name].value) for name in client.keys if name in variables]
+    found = [Own(name, variables[name].value) for name in _given(client, variables)]
     headers = variables.get(HEADERS)
     if _is_claude(client) and headers:
         named = (line.partition(":") for line in headers.value.splitlines())
@@ -139,7 +151,7 @@ def own_keys(client: Client, variables: Variables, base: str) -> list[Own]:
 
 def asked_models(client: Client, variables: Variables, base: str) -> list[Asked]:
     """The models in variables that a client would ask the krouter at `base` for."""
-    if not _comes_here(client, variables, base):
+    if not comes_here(client, variables, base):
         return []
     found = {name: variables[name] for name in client.models if name in variables}
     chosen = variables.get(CLAUDE_MODEL)
@@ -147,6 +159,14 @@ def asked_models(client: Client, variables: Variables, base: str) -> list[Asked]
         found[CLAUDE_MODEL] = chosen
     asked = (Asked(name, _sent(client, each.value), each.source) for name, each in found.items())
     return [each for each in asked if each.model]
+
+
+def names_no_model(variables: Variables) -> bool:
+    """Whether Claude Code is left to choose among models of its own."""
+    chosen = variables.get(CLAUDE_MODEL)
+    if "ANTHROPIC_MODEL" in variables or (chosen and chosen.source):
+        return False
+    return not all(f"ANTHROPIC_DEFAULT_{tier}_MODEL" in variables for tier in ("OPUS", "SONNET"))
 
 
 def _sent(client: Client, model: str) -> str:
@@ -195,7 +215,7 @@ def _rival(client: Client, name: str, variable: Variable) -> Finding:
 def _keys(
     client: Client, variables: Variables, login: bool, wrong: Callable[[str], str | None]
 ) -> Iterator[Finding]:
-    given = [name for name in client.keys if name in variables]
+    given = _given(client, variables)
     if _is_claude(client) and login:
         for name in given:
             message = variables[name].says("is set, and is sent in place of the login.")
@@ -206,7 +226,8 @@ def _keys(
         message = f"is set beside {given[0]}: {client.title} asks which one to use."
         yield warning(given[1], variables[given[1]].says(message), f"Keep {given[0]} alone.")
     if not given:
-        message = f'is not set: {client.title} wants one, if only "none".'
+        wants = "want" if client.title.endswith("s") else "wants"
+        message = f'is not set: {client.title} {wants} one, if only "none".'
         yield fault(client.keys[0], message, _how(client))
     for name in given:
         why = wrong(variables[name].value)
@@ -220,21 +241,50 @@ def _keys(
             )
 
 
-def examine_all(variables: Variables, base: str) -> Iterator[Finding]:
-    """The variables of every client, where they are set at all."""
+def examine_all(
+    variables: Variables, base: str, wrong: Callable[[str], str | None], needs_key: bool
+) -> Iterator[Finding]:
+    """The variables of every client, where they are set at all, and the keys of those that come
+    here."""
     seen: set[str] = set()
     for client in CLIENTS.values():
         for name, path in client.bases.items():
             if name in seen or name not in variables:
                 continue
             seen.add(name)
-            wrong = base_fault(variables[name].value, base, path)
-            if wrong is None:
+            fault_here = base_fault(variables[name].value, base, path)
+            if fault_here is None:
                 yield ok(name, f"is {shown_url(variables[name].value)}.")
             else:
                 elsewhere = not is_same(variables[name].value, base)
-                kind = fault if wrong[0] == "fault" and not elsewhere else warning
-                yield kind(name, wrong[1], f"krouter env {client.name}")
+                kind = fault if fault_here[0] == "fault" and not elsewhere else warning
+                yield kind(name, fault_here[1], f"krouter env {client.name}")
+        if comes_here(client, variables, base):
+            yield from _every_key(client, variables, wrong, needs_key, seen)
+
+
+def _every_key(
+    client: Client,
+    variables: Variables,
+    wrong: Callable[[str], str | None],
+    needs_key: bool,
+    seen: set[str],
+) -> Iterator[Finding]:
+    given = _given(client, variables)
+    for name in given:
+        if name in seen:
+            continue
+        seen.add(name)
+        if why := wrong(variables[name].value):
+            yield fault(name, why, f"krouter env {client.name} --key KEY")
+        elif needs_key:
+            yield ok(name, "krouter takes it.")
+    alike = [each for each in CLIENTS.values() if each.bases.keys() == client.bases.keys()]
+    is_keyed = HEADERS in variables or any(_given(each, variables) for each in alike)
+    if needs_key and len(client.bases) == 1 and not is_keyed and client.keys[0] not in seen:
+        seen.add(client.keys[0])
+        message = "is not set: no key is sent, and this krouter asks for one."
+        yield fault(client.keys[0], message, f"krouter env {client.name} --key KEY")
 
 
 def examine_proxy(variables: Variables, host: str) -> Iterator[Finding]:

@@ -4,65 +4,31 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from krouter.cli.clients import Client
-from krouter.cli.examine_client import CLAUDE_MODEL, Variable, base_fault, is_same, shown_url
-from krouter.cli.findings import Asked, Finding, Own, fault, ok, warning
+from krouter.cli.examine_client import CLAUDE_MODEL, Variable, is_same
+from krouter.cli.examine_yaml import YAMLS
+from krouter.cli.findings import Asked, Finding, Own, Told, fault, warning
 from krouter.cli.places import Places
+from krouter.cli.reading import (
+    Unreadable,
+    address,
+    dotenv,
+    parse_jsonc,
+    read,
+    table,
+    text_of,
+    unkeyed,
+)
 from krouter.cli.yaml_lines import entries
 
-MOST_BYTES = 2**22
-"""What a file of settings may hold."""
-
-
-class Unreadable(Exception):
-    """A file that its client cannot read either; the text says why."""
-
-
-def read(path: Path, parse: Callable[[str], Any]) -> Any:
-    """What a file holds; None without one. Raises Unreadable."""
-    try:
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may be waited for without an end
-            raise Unreadable("is no regular file.")
-        with path.open("rb") as file:
-            data = file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise Unreadable("is too long for settings.")
-        return parse(data.decode("utf-8-sig"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise Unreadable(f"cannot be read: {error.strerror}.") from None
-    except (ValueError, RecursionError) as error:
-        raise Unreadable(f"is broken: {error}.") from None
-
-
-# What is not closed reaches to the end: it is not looked for again from every place.
-_STRING = r'("(?:\\.|[^"\\])*+"?)'
-_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
-_TRAILING = re.compile(rf"{_STRING}|,(?=\s*+[}}\]])", re.DOTALL)
 _VARIABLE = re.compile(r"\{env:([^{}]+)\}")
 _FILE = re.compile(r"\{file:([^{}]+)\}")
-
-
-def parse_jsonc(text: str) -> Any:
-    """JSON with comments, and commas at the ends of lists. Raises ValueError."""
-    bare = _COMMENT.sub(lambda found: found[1] or " ", text)
-    return json.loads(_TRAILING.sub(lambda found: found[1] or "", bare))
-
-
-def _table(value: Any, *names: str) -> dict[str, Any]:
-    """The table under these names; an empty one where there is none."""
-    for name in names:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value if isinstance(value, dict) else {}
 
 
 def claude_settings(places: Places) -> tuple[dict[str, Variable], list[Finding]]:
@@ -76,7 +42,7 @@ def claude_settings(places: Places) -> tuple[dict[str, Variable], list[Finding]]
         except Unreadable as why:
             found.append(fault("file", f"{shown} {why}"))
             continue
-        for name, value in _table(settings, "env").items():
+        for name, value in table(settings, "env").items():
             given[name] = Variable(str(value), shown)
         model = settings.get("model") if isinstance(settings, dict) else None
         if isinstance(model, str):
@@ -88,17 +54,30 @@ def claude_settings(places: Places) -> tuple[dict[str, Variable], list[Finding]]
     return given, found
 
 
-Told = Finding | Asked | Own
+def aider_settings(places: Places) -> dict[str, Variable]:
+    """The variables that aider's files put over the shell's, and the key that its settings hold
+    where no variable does."""
+    given: dict[str, Variable] = {}
+    for path in places.aider_envs:
+        given |= {name: Variable(value, places.shown(path)) for name, value in dotenv(path).items()}
+    for path in places.aiders:
+        try:
+            top = entries(read(path, str) or "")[0]
+        except Unreadable:
+            continue
+        if (key := top.get("openai-api-key")) and not places.env.get("OPENAI_API_KEY"):
+            given["OPENAI_API_KEY"] = Variable(key, places.shown(path))
+    return given
 
 
-def examine_files(client: Client, places: Places, base: str) -> list[Told]:
+def examine_files(client: Client, places: Places, base: str, needs_key: bool) -> list[Told]:
     """What stands in the files of a client, the models and keys among it; nothing where it has none
-    of them."""
+    of them. `needs_key` is whether the krouter at `base` asks for a key."""
     examine = _EXAMINERS.get(client.name)
-    return list(examine(places, base)) if examine else []
+    return list(examine(places, base, needs_key)) if examine else []
 
 
-def _codex(places: Places, base: str) -> Iterator[Told]:
+def _codex(places: Places, base: str, needs_key: bool) -> Iterator[Told]:
     shown = places.shown(places.codex)
     try:
         settings = read(places.codex, tomllib.loads)
@@ -106,13 +85,12 @@ def _codex(places: Places, base: str) -> Iterator[Told]:
         yield fault("file", f"{shown} {why}")
         return
     if settings is None:
-        yield fault(
-            "file", f"there is no {shown}: Codex does not ask krouter.", "krouter env codex"
-        )
+        message = f"there is no {shown}: Codex does not ask krouter."
+        yield fault("file", message, "krouter env codex")
         return
     profile = settings.get("profile")
     if profile is not None:
-        chosen = _table(settings, "profiles", str(profile))
+        chosen = table(settings, "profiles", str(profile))
         if not chosen:
             yield fault("file", f"{shown}: profile is {profile!r}, and there is no such profile.")
             return
@@ -121,69 +99,142 @@ def _codex(places: Places, base: str) -> Iterator[Told]:
     if not isinstance(name, str):
         yield fault("file", f"{shown}: model_provider must be a name.", "krouter env codex")
         return
-    provider = _table(settings, "model_providers", name)
-    url = provider.get("base_url")
+    provider = table(settings, "model_providers", name)
+    source, field, url = shown, "base_url", provider.get("base_url")
     if not provider and name == "openai":
-        url = settings.get("openai_base_url") or places.env.get("OPENAI_BASE_URL")
+        field, url = "openai_base_url", settings.get("openai_base_url")
+        if not url:
+            source, field = "the environment", "OPENAI_BASE_URL"
+            url = places.env.get(field)
     if not isinstance(url, str):
         message = f"{shown}: model_provider is {name!r}, which has no base_url there."
         yield fault("file", message, "krouter env codex")
         return
-    yield _address(shown, "base_url", url, base, "codex")
+    yield address(source, field, url, base, "codex")
     if provider.get("wire_api", "responses") != "responses":
         yield fault("wire_api", f'{shown}: must be "responses": Codex speaks nothing else.')
     variable = provider.get("env_key")
     if variable and not places.env.get(str(variable)):
         message = f"{shown} names the variable {variable}, which is not set: Codex does not start."
-        yield fault("env_key", message, "Set it to the key, or leave env_key out.")
+        hint = "Set it to a key." if needs_key else "Set it to the key, or leave env_key out."
+        yield fault("env_key", message, hint)
     if is_same(url, base):
-        if variable and places.env.get(str(variable)):
-            yield Own(str(variable), places.env[str(variable)])
+        yield from _codex_key(provider, shown, places, needs_key)
         if isinstance(model := settings.get("model"), str):
             yield Asked("model", model, shown)
 
 
-def _opencode(places: Places, base: str) -> Iterator[Told]:
+KEY_HEADERS = ("authorization", "x-api-key", "x-krouter-key")
+
+
+def _codex_key(
+    provider: dict[str, Any], shown: str, places: Places, needs_key: bool
+) -> Iterator[Told]:
+    if variable := text_of(provider.get("env_key")):
+        if key := places.env.get(variable):
+            yield Own(variable, key, f"Set {variable} to a key of this krouter's.")
+        return
+    mend = f"Change it in {shown}."
+    fields = {"experimental_bearer_token": text_of(provider.get("experimental_bearer_token"))}
+    for header, value in table(provider, "http_headers").items():
+        fields[f"http_headers {header}"] = _in_header(header, text_of(value))
+    for header, name in table(provider, "env_http_headers").items():
+        fields[f"env_http_headers {header}"] = _in_header(header, places.env.get(str(name), ""))
+    if not provider:  # OpenAI's own, led here
+        path = places.codex.with_name("auth.json")
+        try:
+            login = read(path, json.loads)
+        except Unreadable as why:
+            yield fault("file", f"{places.shown(path)} {why}")
+            return
+        stored = login.get("OPENAI_API_KEY") if isinstance(login, dict) else None
+        fields[f"OPENAI_API_KEY in {places.shown(path)}"] = text_of(stored)
+    found = [Own(about, key, mend) for about, key in fields.items() if key]
+    yield from found
+    if needs_key and not found:
+        hint = 'Add env_key = "KROUTER_KEY" below base_url, and set that variable to a key.'
+        yield unkeyed("env_key", shown, "Codex", hint if provider else "krouter env codex")
+
+
+def _in_header(name: str, value: str) -> str:
+    """The key in a header; nothing in one that holds none."""
+    if name.lower() not in KEY_HEADERS:
+        return ""
+    return re.sub("(?i)^bearer +", "", value).strip()
+
+
+def _opencode(places: Places, base: str, needs_key: bool) -> Iterator[Told]:
     merged: dict[str, Any] = {}
-    shown = ""
+    files: list[tuple[str, dict[str, Any]]] = []
+    is_broken = False
     for path in places.opencodes:
         try:
             settings = _filled(read(path, parse_jsonc), places, path.parent)
         except Unreadable as why:
             yield fault("file", f"{places.shown(path)} {why}")
+            is_broken = True
             continue
         if isinstance(settings, dict):
-            shown = places.shown(path)
+            files.append((places.shown(path), settings))
             merged = _merged(merged, settings)
-    if not shown:
-        message = f"there is no {places.shown(places.opencode)}: opencode does not ask krouter."
-        yield fault("file", message, "krouter env opencode")
-        return
-    providers = _table(merged, "provider")
-    options = {name: _table(each, "options") for name, each in providers.items()}
-    urls = {name: _text(each.get("baseURL")) for name, each in options.items()}
+    providers = table(merged, "provider")
+    options = {name: table(each, "options") for name, each in providers.items()}
+    urls = {name: text_of(each.get("baseURL")) for name, each in options.items()}
     ours = {name: url for name, url in urls.items() if is_same(url, base)}
     if not ours:
-        message = f"{shown}: none of its providers has a baseURL of this krouter: {base}/v1"
-        yield fault("file", message, "krouter env opencode")
+        if not files:
+            message = f"there is no {places.shown(places.opencode)}: opencode does not ask krouter."
+        else:
+            shown = _source(files, "provider")
+            message = f"{shown}: none of its providers has a baseURL of this krouter: {base}/v1"
+        if not is_broken:  # which may hold it
+            yield fault("file", message, "krouter env opencode")
         return
     for name, url in ours.items():
-        yield _address(shown, f"baseURL of {name}", url, base, "opencode")
-        if key := _text(options[name].get("apiKey")):
-            yield Own(f"apiKey of {name}", key)
+        shown = _source(files, "provider", name, "options", "baseURL")
+        yield address(shown, f"baseURL of {name}", url, base, "opencode")
+        yield from _opencode_key(name, providers[name], shown, places, needs_key)
     for field in ("model", "small_model"):
-        asked = _text(merged.get(field))
+        asked, shown = text_of(merged.get(field)), _source(files, field)
         name, _, model = asked.partition("/")
         if name in ours:
-            renamed = _table(providers[name], "models", model).get("id")
+            renamed = table(providers[name], "models", model).get("id")
             yield Asked(field, renamed if isinstance(renamed, str) else model, shown)
         elif asked:
             message = f"{shown}: {asked!r} is of another provider than {', '.join(ours)}."
             yield warning(field, message)
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else ""
+def _opencode_key(
+    name: str, provider: dict[str, Any], shown: str, places: Places, needs_key: bool
+) -> Iterator[Told]:
+    mend = f"Change it in {shown}."
+    options = table(provider, "options")
+    found = [Own(f"apiKey of {name}", text_of(options.get("apiKey")), mend)]
+    for header, value in table(options, "headers").items():
+        found.append(Own(f"{header} of {name}", _in_header(header, text_of(value)), mend))
+    try:
+        stored = table(read(places.opencode_logins, json.loads), name).get("key")
+    except Unreadable:
+        stored = None
+    found.append(Own(f"login of {name}", text_of(stored), "opencode auth login"))
+    variables = provider.get("env")
+    names = map(str, variables if isinstance(variables, list) else ())
+    found += (Own(variable, places.env.get(variable, "")) for variable in names)
+    sent = next((each for each in found if each.key), None)
+    if sent is not None:
+        yield sent
+    elif needs_key:
+        hint = f'Add "apiKey": "{{env:KROUTER_KEY}}" to the options of {name}.'
+        yield unkeyed(f"apiKey of {name}", shown, "opencode", hint)
+
+
+def _source(files: Sequence[tuple[str, dict[str, Any]]], *names: str) -> str:
+    """The last file that holds a value under these names; else the last of all."""
+    for shown, settings in files[::-1]:
+        if names[-1] in table(settings, *names[:-1]):
+            return shown
+    return files[-1][0]
 
 
 def _merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -216,75 +267,11 @@ def _inside(name: str, places: Places, folder: Path) -> str:
     return str(text).strip()
 
 
-@dataclass(frozen=True, slots=True)
-class _Yaml:
-    """A client with a file of YAML: the field of an address there, and those of models, each with
-    the variable that wins over it. `base` is a variable that may hold the address instead."""
-
-    client: str
-    paths: Callable[[Places], Sequence[Path]]
-    field: str
-    models: Mapping[str, str]
-    base: str = ""
-
-    def examine(self, places: Places, base: str) -> Iterator[Told]:
-        """Addresses are looked for in every line, models in the entries that krouter is to
-        answer."""
-        line = re.compile(rf"(?m)^[-\t ]*+{re.escape(self.field)}[\t ]*+:[\t ]*+[\"']?([^\s\"'#]+)")
-        seen = False
-        for path in self.paths(places):
-            shown = places.shown(path)
-            try:
-                text = read(path, str) or ""
-            except Unreadable as why:
-                yield fault("file", f"{shown} {why}")
-                continue
-            urls = line.findall(text)
-            ours = [url for url in urls if is_same(url, base)]
-            for url in ours or urls[:1]:
-                seen = True
-                yield _address(shown, self.field, url, base, self.client)
-            for entry in entries(text):
-                if is_same(entry.get(self.field) or places.env.get(self.base, ""), base):
-                    yield from self._asked(entry, shown, places)
-        if not self.base and not seen:
-            shown = places.shown(self.paths(places)[0])
-            yield fault(
-                "file", f"there is no {self.field} in {shown}.", f"krouter env {self.client}"
-            )
-
-    def _asked(self, entry: Mapping[str, str], shown: str, places: Places) -> Iterator[Asked]:
-        for name, variable in self.models.items():
-            if name in entry and not places.env.get(variable):
-                yield Asked(name, entry[name].removeprefix("openai/"), shown)
-
-
-def _address(shown: str, field: str, url: str, base: str, client: str) -> Finding:
-    wrong = base_fault(url, base, "/v1")
-    if wrong is None:
-        return ok("file", f"{shown}: {field} is {shown_url(url)}.")
-    kind = fault if wrong[0] == "fault" else warning
-    return kind("file", f"{shown}: {field} {wrong[1]}", f"krouter env {client}")
-
-
-_EXAMINERS: Mapping[str, Callable[[Places, str], Iterator[Told]]] = MappingProxyType(
+Examine = Callable[[Places, str, bool], Iterator[Told]]
+_EXAMINERS: Mapping[str, Examine] = MappingProxyType(
     {
         "codex": _codex,
         "opencode": _opencode,
-        "aider": _Yaml(
-            "aider",
-            lambda places: places.aiders,
-            "openai-api-base",
-            {
-                "model": "AIDER_MODEL",
-                "weak-model": "AIDER_WEAK_MODEL",
-                "editor-model": "AIDER_EDITOR_MODEL",
-            },
-            base="OPENAI_API_BASE",
-        ).examine,
-        "llm": _Yaml("llm", lambda places: [places.llm], "api_base", {"model_name": ""}).examine,
-        "continue": _Yaml(
-            "continue", lambda places: [places.continue_], "apiBase", {"model": ""}
-        ).examine,
+        **{each.client: each.examine for each in YAMLS},
     }
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from urllib.parse import quote
 import click
 
 from krouter._version import __version__
-from krouter.cli.aim import default_model, is_sendable, listed_models
+from krouter.cli.aim import default_model, is_sendable, listed_models, unlisted
 from krouter.cli.findings import Asked, Finding, Own, fault, ok, warning
 from krouter.cli.running import (
     KEY,
@@ -24,7 +23,7 @@ from krouter.cli.running import (
     fetch,
     health_in,
     health_of,
-    why_unreachable,
+    silence,
 )
 from krouter.cli.shells import quoted
 from krouter.paths import Paths
@@ -123,16 +122,9 @@ def _health(reply: Reply) -> dict[str, Any] | None:
 
 
 def _silence(base: str, error: OSError) -> Finding:
-    why = why_unreachable(error)
-    reason = getattr(error, "reason", error)
-    if isinstance(reason, ssl.SSLError):
-        message = f"what listens at {base} cannot be asked over https: {why}."
-        return fault("server", message, "krouter itself speaks http: give --url http://...")
-    if isinstance(reason, TimeoutError):
-        message = f"what listens at {base} does not answer."
-        return fault("server", message, "Restart it, or look at what else uses that port.")
-    hint = "Start one: krouter serve. Or name another with --url."
-    return fault("server", f"nothing answers at {base}: {why}.", f"{hint}{_other_side()}")
+    message, hint = silence(base, error)
+    is_refused = isinstance(getattr(error, "reason", error), ConnectionRefusedError)
+    return fault("server", message, f"{hint}{_other_side() if is_refused else ''}")
 
 
 def _other_side() -> str:
@@ -160,8 +152,9 @@ def _stranger(base: str, reply: Reply) -> Finding:
     return fault("server", message, _OTHER)
 
 
-def examine_server(server: Server, paths: Paths) -> Iterator[Finding]:
-    """Its state, its version, its keys."""
+def examine_server(server: Server, paths: Paths, elsewhere: str) -> Iterator[Finding]:
+    """Its state, its version, its keys. `elsewhere` is the client whose key was not tried, since it
+    asks another server."""
     health = server.health
     yield from (warning("health", str(problem)) for problem in health.get("problems", ()))
     if health.get("status") == "ok":
@@ -173,7 +166,7 @@ def examine_server(server: Server, paths: Paths) -> Iterator[Finding]:
         yield warning("version", message, "Restart krouter serve.")
     if "home" in health:
         yield _home(str(health["home"]), paths)
-    yield _keys(server)
+    yield _keys(server, elsewhere)
 
 
 def _home(served: str, paths: Paths) -> Finding:
@@ -185,7 +178,7 @@ def _home(served: str, paths: Paths) -> Finding:
     )
 
 
-def _keys(server: Server) -> Finding:
+def _keys(server: Server, elsewhere: str) -> Finding:
     if not server.needs_key:
         return ok("key", "none is needed.")
     if server.holder:
@@ -193,18 +186,25 @@ def _keys(server: Server) -> Finding:
     if server.lets_in:
         return ok("key", "one is needed, and the one given is good.")
     make = "krouter keys add NAME makes one."
+    if server.key is None and elsewhere:
+        message = f"one is needed, and none was tried: {elsewhere} does not come here."
+        return warning("key", message, f"Or give one with --key or the variable {KEY}.")
     if server.key is None:
         hint = f"Give it with --key or the variable {KEY}. {make}"
         return fault("key", "one is needed, and none is given.", hint)
     return fault("key", "the one given is none of this krouter's.", f"krouter keys list. {make}")
 
 
-def examine_models(server: Server, asked: str | None, found: list[Finding]) -> str | None:
-    """The model that a client would ask for; what is found on the way goes into `found`."""
+def examine_models(
+    server: Server, asked: str | None, found: list[Finding]
+) -> dict[str, Any] | None:
+    """The model that a client would ask for, as krouter tells it; what is found on the way goes
+    into `found`."""
     try:
         if asked is not None:
-            found.append(_named(server, asked))
-            return asked if found[-1].level == "ok" else None
+            finding, told = _named(server, asked)
+            found.append(finding)
+            return told
         listed = listed_models(server.base, server.key if server.needs_key else None)
     except (OSError, HTTPException) as error:
         found.append(fault("model", f"no answer: {error}."))
@@ -221,31 +221,57 @@ def examine_models(server: Server, asked: str | None, found: list[Finding]) -> s
     found.append(
         ok("model", f"{len(combos)} combos and aliases are served; this is {model['id']}.")
     )
-    return str(model["id"])
+    return model
 
 
-def _named(server: Server, model: str, about: str = "model") -> Finding:
+def _named(
+    server: Server, model: str, about: str = "model"
+) -> tuple[Finding, dict[str, Any] | None]:
     reply = server.send(f"/v1/models/{quote(model, errors='replace')}")
-    if reply.status == 200:
-        return ok(about, f"{model} can be asked for.")
-    return fault(about, reply.told or f"{model} is answered {reply.status}.")
+    if reply.status != 200:
+        return fault(about, unlisted(reply.told or f"{model} is answered {reply.status}.")), None
+    try:
+        told = reply.json
+    except ValueError:
+        told = None
+    known = told if isinstance(told, dict) and isinstance(told.get("id"), str) else {"id": model}
+    return ok(about, f"krouter knows the name {model}."), known
 
 
-def examine_asked(server: Server, asked: Iterable[Asked]) -> Iterator[Finding]:
-    """Whether the models that a client is set to can be asked for."""
+def examine_asked(
+    server: Server, asked: Iterable[Asked], known: dict[str, dict[str, Any]]
+) -> Iterator[Finding]:
+    """Whether krouter knows the models that a client is set to; what it tells of each goes into
+    `known`."""
     for each in asked:
         try:
-            found = _named(server, each.model, each.about)
+            found, told = _named(server, each.model, each.about)
         except (OSError, HTTPException) as error:
             yield fault(each.about, f"no answer: {error}.")
             continue
+        if told is not None:
+            known.setdefault(each.model, told)
         where = f"{each.source}: " if each.source else ""
         yield Finding(found.level, found.about, f"{where}{found.message}")
 
 
-def outlook_of(model: str, paths: Paths) -> Finding:
-    """Whether `model` could be answered by a krouter started here. The one that runs may have
-    been given other variables. Raises ConfigError."""
+def takes_claudes(server: Server) -> bool:
+    """Whether krouter knows any name that Claude Code asks for of itself. Raises OSError,
+    HTTPException."""
+    names = [f"claude-{tier}-{version}" for tier in ("opus", "sonnet") for version in ("5", "4-6")]
+    found = (_named(server, name)[1] for name in names)
+    return any(told is not None and told.get("available", True) for told in found)
+
+
+def outlook_of(model: str, is_available: bool | None, paths: Paths | None) -> Finding:
+    """Whether `model` can be answered: as the running krouter says, if it does, else one started
+    here, which may have been given other variables. Raises ConfigError."""
+    if is_available:
+        return ok("outlook", f"{model} can be answered: krouter has an account for it.")
+    hint = f"krouter explain {model}, or --ask to be sure."
+    if paths is None:
+        message = f"{model} cannot be answered: no entry has an account."
+        return warning("outlook", message, hint)
     from krouter.cli.outlook import outlook
     from krouter.cli.view import open_view
     from krouter.router import UnknownModel, resolve
@@ -255,12 +281,15 @@ def outlook_of(model: str, paths: Paths) -> Finding:
         expected = outlook(resolve(model, world).combo, world)
     except UnknownModel as unknown:
         return warning("outlook", str(unknown), "krouter check")
-    if expected.usable:
+    if expected.usable and is_available is None:
         return ok("outlook", f"{model} can be answered, as files and this shell's variables say.")
-    message = (
-        f"{model} cannot be answered, as files and this shell's variables say: {expected.why}."
-    )
-    return warning("outlook", message, f"krouter combos {model}, or --ask to be sure.")
+    if expected.usable:
+        message = (
+            f"{model} cannot be answered: the running krouter has no account for it, but one"
+            " started in this shell would have."
+        )
+        return warning("outlook", message, "Restart krouter serve with this shell's variables.")
+    return warning("outlook", f"{model} cannot be answered: {expected.why}.", hint)
 
 
 def probe(server: Server, model: str, dialects: Sequence[str]) -> Iterator[Finding]:

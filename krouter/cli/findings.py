@@ -38,10 +38,16 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """A key that a client is set to send, by the name of what holds it."""
+    """A key that a client is set to send, by the name of what holds it. `hint` is how another is
+    put there."""
 
     about: str
     key: str
+    hint: str = ""
+
+
+Told = Finding | Asked | Own
+"""What is said of a client's files."""
 
 
 def ok(about: str, message: str) -> Finding:

@@ -45,6 +45,12 @@ class Places:
         )
 
     @property
+    def opencode_logins(self) -> Path:
+        given = self.env.get("XDG_DATA_HOME")
+        data = self._absolute(given) if given else self.home / ".local" / "share"
+        return data / "opencode" / "auth.json"
+
+    @property
     def aider(self) -> Path:
         return self.home / ".aider.conf.yml"
 
@@ -52,6 +58,11 @@ class Places:
     def aiders(self) -> tuple[Path, ...]:
         """The later wins."""
         return (self.aider, self.cwd / ".aider.conf.yml")
+
+    @property
+    def aider_envs(self) -> tuple[Path, ...]:
+        """Files of variables. The later wins."""
+        return (self.home / ".env", self.cwd / ".env")
 
     @property
     def llm(self) -> Path:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
+import socket
+import ssl
 import threading
 import urllib.error
 import urllib.request
@@ -28,6 +30,7 @@ LOOK_SECONDS = 2.0
 MOST_BYTES = 64 * 2**20
 """What an answer may hold."""
 LONGEST_PATH = 4096
+NAME_ONE = "name one with --url."
 _EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 url_option = click.option(
@@ -140,9 +143,8 @@ def ask_at(
             raise Refused(reply.status, _refusal(base, reply))
         return reply.json
     except OSError as error:
-        hint = "start one with krouter serve, or name it with --url."
-        why = why_unreachable(error)
-        raise Unreachable(f"no krouter answers at {base} ({why}): {hint}") from None
+        message, hint = silence(base, error)
+        raise Unreachable(f"{message} {hint}") from None
     except (ValueError, HTTPException):
         raise no_krouter(base) from None
 
@@ -202,9 +204,24 @@ def why_unreachable(error: OSError) -> str:
     return str(getattr(reason, "strerror", None) or reason)
 
 
+def silence(base: str, error: OSError) -> tuple[str, str]:
+    """Why no krouter answers at `base`, and what to do about it."""
+    why, reason = why_unreachable(error), getattr(error, "reason", error)
+    if isinstance(reason, ssl.SSLError):
+        message = f"no krouter answers at {base}: what listens there speaks no https ({why})."
+        return message, f"krouter itself speaks http: give --url http://{base.partition('://')[2]}"
+    if isinstance(reason, TimeoutError):
+        message = f"no krouter answers at {base}: what listens there does not answer."
+        return message, "Restart it, or look at what else uses that port."
+    hint = "Start one with krouter serve, or name another with --url."
+    if isinstance(reason, socket.gaierror):
+        hint = "Name another with --url."
+    return f"no krouter answers at {base} ({why}).", hint
+
+
 def no_krouter(base: str) -> Unreachable:
     """For what answers as no krouter does."""
-    return Unreachable(f"what answers at {base} is no krouter: name one with --url.")
+    return Unreachable(f"another program answers at {base}, which is no krouter: {NAME_ONE}")
 
 
 def base_of(paths: Paths, url: str | None) -> str:
@@ -213,6 +230,8 @@ def base_of(paths: Paths, url: str | None) -> str:
     if url:
         if not _is_url(url):
             message = "must be an http:// URL with a host, without a user name or a query."
+            if "://" not in url and _is_url(f"http://{url}"):
+                message = f"must be an http:// URL with a host: http://{url}"
             raise click.BadParameter(message, param_hint="--url")
         return url.rstrip("/")
     server = load_settings(paths.config).server

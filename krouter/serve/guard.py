@@ -10,7 +10,6 @@ from krouter.serve.limits import Limiter
 from krouter.serve.strangers import Strangers, sender_of
 from krouter.wire import Headers
 
-
 NEEDED = (
     "An API key of krouter is needed: send it as Authorization: Bearer KEY or x-api-key: KEY."
     " krouter keys add NAME makes one."

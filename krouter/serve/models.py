@@ -3,7 +3,8 @@
 
 Beside the fields of the first two shape stands what is known of a model: `context_window` and
 `max_output_tokens`, in a combo the smallest of its entries, `largest_context_window`, and `reads`:
-for each kind of attachment, whether any entry reads it. What is not known is null.
+for each kind of attachment, whether any entry reads it. What is not known is null. `available` is
+whether any entry has an account.
 """
 
 from __future__ import annotations
@@ -207,7 +208,23 @@ def known(combo: Combo, world: World) -> dict[str, Any]:
         "largest_context_window": max(windows, default=None),
         "max_output_tokens": min(outputs, default=None),
         "reads": {medium: _reads(each.reads[medium] for each in facts) for medium in MEDIA},
+        "available": _available(combo, world, 1),
     }
+
+
+def _available(combo: Combo, world: World, level: int) -> bool:
+    """Whether any entry has an account whose credential is there."""
+    for entry in combo.models:
+        name = reference(entry.model)
+        provider, _ = world.registry.split(entry.model)
+        if name is not None and name in world.combos:
+            if level < LEVELS and _available(world.combos[name], world, level + 1):
+                return True
+        elif name is None and provider is not None:
+            for account in world.accounts.get(provider.name, ()):
+                if account.key is None or world.secrets.present(account.key) is None:
+                    return True
+    return False
 
 
 def _facts(combo: Combo, world: World, level: int) -> Iterator[Facts]:

@@ -26,7 +26,8 @@ def served(
     upstream: Upstream, tmp_path_factory: pytest.TempPathFactory, user: Path
 ) -> Iterator[Krouter]:
     settings, env = provider_settings(upstream.url, one="a")
-    combos = {"daily": COMBO, "bad": {"models": ["one/b:status=401"]}}
+    lonely = {"models": ["glm/glm-5.1"]}
+    combos = {"daily": COMBO, "bad": {"models": ["one/b:status=401"]}, "lonely": lonely}
     folder = tmp_path_factory.mktemp("served")
     with Krouter(folder, combos=combos, settings=settings, env=env) as krouter:
         yield krouter
@@ -68,7 +69,8 @@ def test_people_get_a_line_each_and_the_sum(served: Krouter) -> None:
     assert lines[0].split()[:2] == ["ok", "server"]
     at = next(i for i, line in enumerate(lines) if line.startswith("fault"))
     assert lines[at].split(maxsplit=3)[1:3] == ["OPENAI_BASE_URL", "lacks"]
-    assert lines[at + 1].strip() == "krouter env openai"
+    again = f"krouter env --home {served.home} --url {served.url} openai"
+    assert lines[at + 1].strip() == again
     assert result.stderr == "1 fault, 0 warnings\n"
 
 
@@ -172,7 +174,10 @@ def test_a_host_that_krouter_refuses(served: Krouter) -> None:
 def test_https_where_krouter_speaks_http(served: Krouter) -> None:
     told = Told("--url", served.url.replace("http:", "https:"))
     assert told.faults == ["server"]
-    assert "over https" in told.of("server")
+    assert "speaks no https" in told.of("server")
+    assert f"--url {served.url}" in told.of("server")
+    env = run("env", "claude", "--url", served.url.replace("http:", "https:"))
+    assert "speaks no https" in env.stderr, "and krouter env says the same"
 
 
 def test_settings_that_cannot_be_used(home: Home, user: Path) -> None:
@@ -213,9 +218,12 @@ def test_a_model_that_is_not_served(served: Krouter) -> None:
 
 
 def test_a_combo_without_accounts_is_warned_of(served: Krouter) -> None:
-    told = doctor(served)
+    """The running krouter knows best: what this shell's variables hold says nothing of it."""
+    assert doctor(served).warnings == []
+    told = doctor(served, "--model", "lonely")
     assert (told.faults, told.warnings) == ([], ["outlook"])
-    assert "daily cannot be answered" in told.of("outlook")
+    assert "lonely cannot be answered" in told.of("outlook")
+    assert f"krouter explain --home {served.home} lonely" in told.of("outlook")
 
 
 @pytest.mark.parametrize("client", ["claude", "codex", "aider", "gemini"])
@@ -230,7 +238,7 @@ def test_asked_to_it_sends_one_real_request(
 
 def test_a_home_that_is_not_this_one_is_said(home: Home, served: Krouter) -> None:
     told = Told("--ask", "--url", served.url, "--home", str(home.path))
-    assert (told.faults, told.warnings) == ([], ["home", "outlook"])
+    assert (told.faults, told.warnings) == ([], ["home"])
     assert told.of("ask").endswith(f"--home {served.home}")
 
 
@@ -293,7 +301,12 @@ def test_without_a_client_a_foreign_address_is_only_warned_of(served: Krouter) -
 
 
 def claude(krouter: Krouter, **env: str) -> Told:
-    usual = {"ANTHROPIC_BASE_URL": krouter.url, "ANTHROPIC_AUTH_TOKEN": "none", "ONE_A": "x"}
+    usual = {
+        "ANTHROPIC_BASE_URL": krouter.url,
+        "ANTHROPIC_AUTH_TOKEN": "none",
+        "ANTHROPIC_MODEL": "daily",
+        "ONE_A": "x",
+    }
     return doctor(krouter, "claude", **{**usual, **env})
 
 
@@ -439,7 +452,7 @@ def test_files_of_yaml(served: Krouter, user: Path, client: str, path: str, line
     file.parent.mkdir(parents=True, exist_ok=True)
     for url, level in ((f"{served.url}/v1", "ok"), (served.url, "fault"), ("http://x/v1", "fault")):
         file.write_text(line.format(url=url))
-        told = doctor(served, client, ONE_A="x")
+        told = doctor(served, client, ONE_A="x", OPENAI_API_KEY="none")
         assert {each["level"] for each in told.findings if each["about"] == "file"} == {level}
         assert told.faults == (["file"] if level == "fault" else [])
 
@@ -459,7 +472,7 @@ def test_cursor_cannot_come_to_this_machine(served: Krouter) -> None:
     told = doctor(served, "cursor", ONE_A="x", HTTP_PROXY="http://x")
     assert (told.faults, told.warnings) == (["address"], ["address"])
     assert "public https" in told.of("address")
-    assert "krouter keys add cursor" in told.of("address")
+    assert f"krouter keys add --home {served.home} cursor" in told.of("address")
 
 
 def test_an_unknown_client_is_refused(user: Path) -> None:

@@ -116,7 +116,7 @@ def test_where_none_runs_it_says_so(home: Home) -> None:
         result = home.run("quota")
     assert result.exit_code == 3
     assert "no krouter answers at http://127.0.0.1:" in result.stderr
-    assert "start one with krouter serve, or name it with --url" in result.stderr
+    assert "Start one with krouter serve, or name another with --url" in result.stderr
 
 
 def test_a_bad_url_and_bad_settings(home: Home) -> None:
