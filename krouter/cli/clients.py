@@ -161,3 +161,8 @@ CLIENTS: Mapping[str, Client] = MappingProxyType({client.name: client for client
 ALSO_CALLED: Mapping[str, str] = MappingProxyType(
     {"claude-code": "claude", "gemini-cli": "gemini", "copilot-cli": "copilot", "qwen-code": "qwen"}
 )
+
+
+def also_called(client: Client) -> list[str]:
+    """The other names that a client is known by."""
+    return [also for also, name in ALSO_CALLED.items() if name == client.name]

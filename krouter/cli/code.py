@@ -15,6 +15,11 @@ from krouter.cli.children import run_beside, windows_command
 from krouter.cli.clients import CLIENTS, Client
 from krouter.cli.common import Command, NotThere, find_paths, home_option
 from krouter.cli.env import changes
+from krouter.cli.examine_client import CLAUDE_MODEL, asked_models, examine_client, overlaid
+from krouter.cli.examine_files import claude_settings
+from krouter.cli.examine_server import find_server, key_trouble
+from krouter.cli.guides import Target
+from krouter.cli.output import inert
 
 SEVERAL = 2
 """An option of krouter's and its value."""
@@ -67,6 +72,9 @@ def code(
     It finds in its environment what krouter env claude prints. krouter's own options come first;
     ARGS, from the first word that is none of them or after --, are Claude Code's, untouched:
     krouter code --model daily -p "What is this?". Its exit code is this command's.
+
+    Claude Code's own settings files win over its environment: where their env leads it to another
+    address or holds another key, it is not started, and the file is named (exit code 2).
     """
     client = CLIENTS["claude"]
     program = shutil.which(client.program)
@@ -75,10 +83,36 @@ def code(
             f"{client.title} is not installed: there is no {client.program} on PATH."
             f" Install it: {client.install}"
         )
-    target = find_target(find_paths(home), url=url, model=model, key=key, login=login)
+    target = find_target(find_paths(home), url=url, model=model, key=key, login=login, home=home)
     variables, unset = changes(client, client.guide(target, here()), target, os.environ)
     kept = {name: value for name, value in os.environ.items() if name not in unset}
-    _run(client, program, args, kept | variables)
+    env = kept | variables
+    _check_settings(client, target, env)
+    _run(client, program, args, env)
+
+
+def _check_settings(client: Client, target: Target, env: Mapping[str, str]) -> None:
+    """Claude Code's settings win over its environment. Raises UsageError where they lead it
+    elsewhere; other models than the one that was asked for are warned of."""
+    given, _ = claude_settings(here())
+    variables = overlaid(env, given)
+    server = find_server(target.url, target.key, [])
+
+    def wrong(token: str) -> str | None:
+        return key_trouble(server, token)
+
+    found = [
+        each
+        for each in examine_client(client, variables, target.url, target.login, wrong, False)
+        if each.level == "fault" and each.about in given
+    ]
+    if found:
+        told = " ".join(f"{each.about} {each.message} {each.hint}" for each in found)
+        raise click.UsageError(f"Claude Code's settings win over krouter's variables. {told}")
+    for each in asked_models(client, variables, target.url):
+        if each.source and each.about != CLAUDE_MODEL and each.model != env.get(each.about):
+            message = f"{each.about} is {each.model!r} in {each.source}, which wins."
+            click.echo(inert(f"Warning: {message}"), err=True)
 
 
 def _run(client: Client, program: str, args: tuple[str, ...], env: Mapping[str, str]) -> None:

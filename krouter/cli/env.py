@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 import click
 
 from krouter.cli.aim import bypass, client_called, find_target, here, login_option, target_options
-from krouter.cli.clients import CLIENTS, Client
+from krouter.cli.clients import CLIENTS, Client, also_called
 from krouter.cli.common import Command, find_paths, home_option, json_option
-from krouter.cli.guides import KEY, Guide, Target
+from krouter.cli.guides import KEY, File, Guide, Target
 from krouter.cli.output import inert, print_json, print_table
-from krouter.cli.shells import OWN, SHELLS, Shell
+from krouter.cli.shells import OWN, SHELLS, Shell, quoted
 
 
 @click.command(cls=Command)
@@ -26,6 +26,13 @@ from krouter.cli.shells import OWN, SHELLS, Shell
     default=OWN,
     help="Whose lines to print. Default: sh, on Windows powershell.",
 )
+@click.option(
+    "--file",
+    "as_file",
+    is_flag=True,
+    help="Print nothing but the text of the client's file; what else there is to do goes to"
+    " stderr.",
+)
 @home_option
 @json_option
 def env(
@@ -35,19 +42,21 @@ def env(
     url: str | None,
     login: bool | None,
     shell: str,
+    as_file: bool,
     home: str | None,
     as_json: bool,
 ) -> None:
     """Print what makes a client use the running krouter.
 
-    Without CLIENT the clients are listed. For a client that is set up by variables alone the lines
-    can be run as they are: eval "$(krouter env claude)". For one that reads a file its path and
-    text are printed too, to be put there by hand: nothing is written. A key that comes from the
-    variable KROUTER_KEY is named in the lines, not shown; only the text of a file that must hold
-    it, as Continue's .env, and JSON show it.
+    Without CLIENT the clients are listed. All that is printed is lines for a shell, which can be
+    run as they are: eval "$(krouter env claude)". Of a client that reads a file its path and text
+    are printed too, as comments; --file prints that text alone: krouter env codex --file. No file
+    of a client's is written. A key that comes from the variable KROUTER_KEY is named in the lines,
+    not shown; only the text of a file that must hold it, as Continue's .env, and JSON show it.
 
-    JSON without CLIENT: a list of name, title, dialects, program. JSON with CLIENT: client, title,
-    url, model, variables, unset, files, each with path and text, start, notes.
+    JSON without CLIENT: a list of name, title, dialects, program, also (other names). JSON with
+    CLIENT: client, title, url, model, variables, unset, files, each with path, text and how (what
+    to do where there is one already), start, notes.
     """
     if client is None:
         _list(as_json)
@@ -56,7 +65,7 @@ def env(
     if login and wanted.name != "claude":
         raise click.BadParameter("only Claude Code has a login to send.", param_hint="--login")
     paths = find_paths(home)
-    target = find_target(paths, url=url, model=model, key=key, login=login)
+    target = find_target(paths, url=url, model=model, key=key, login=login, home=home)
     guide = wanted.guide(target, here())
     variables, unset = changes(wanted, guide, target, os.environ)
     if as_json:
@@ -68,25 +77,64 @@ def env(
                 "model": target.model,
                 "variables": variables,
                 "unset": unset,
-                "files": [{"path": str(file.path), "text": file.text} for file in guide.files],
+                "files": [
+                    {"path": str(file.path), "text": file.text, "how": file.how}
+                    for file in guide.files
+                ],
                 "start": guide.start,
                 "notes": guide.notes,
             }
         )
         return
+    lines = list(_lines(guide, target, SHELLS[shell], variables, unset))
+    if as_file:
+        _print_file(wanted, guide, lines)
+        return
     click.echo(f"# {wanted.title}: {inert(target.model)} of krouter at {inert(target.url)}")
-    if not guide.files and variables:
-        asked = {
+    if variables or unset:
+        asked: dict[str, str | None] = {
             "--model": model,
             "--url": url,
             "--home": str(paths.home) if home else None,
             "--shell": shell,
         }
-        click.echo(f"# Run these lines: {inert(_again(wanted, shell, asked))}")
-    for line in _lines(guide, target, SHELLS[shell], variables, unset):
+        first = f"put the key into {KEY}, and then " if key else ""
+        if login is not None:
+            asked["--login" if login else "--no-login"] = ""
+        click.echo(f"# To run these lines: {first}{inert(_again(wanted, shell, asked))}")
+    for line in lines:
         click.echo(line)
-    for file in guide.files:
-        click.echo(f"\n# {inert(here().shown(file.path))}\n{_safe(file.text)}", nl=False)
+    for number, file in enumerate(guide.files):
+        alone = f" (alone: {_alone(wanted, url, home and str(paths.home), model)})"
+        click.echo(f"#\n# {_put(file)}{'' if number else inert(alone)}:")
+        for line in file.text.splitlines():
+            click.echo(f"#   {inert(line)}".rstrip())
+
+
+def _put(file: File) -> str:
+    how = f" {file.how}" if file.how else ""
+    return f"Put this into {inert(here().shown(file.path))}.{how}".removesuffix(".")
+
+
+def _alone(client: Client, url: str | None, home: str | None, model: str | None) -> str:
+    given = {"--url": url, "--home": home, "--model": model}
+    words = [f" {name} {quoted(value)}" for name, value in given.items() if value]
+    return f"krouter env {client.name} --file{''.join(words)}"
+
+
+def _print_file(client: Client, guide: Guide, lines: list[str]) -> None:
+    """The text of the client's own file on stdout, all else on stderr. Raises UsageError."""
+    if not guide.files:
+        raise click.UsageError(f"{client.title} reads no file: leave --file out.")
+    own, *others = guide.files
+    click.echo(f"# {_put(own)}.", err=True)
+    for file in others:  # which hold a key
+        name = file.text.partition("=")[0]
+        path = inert(here().shown(file.path))
+        click.echo(f"# Put this into {path}. {file.how}\n#   {name}=KEY", err=True)
+    for line in lines:
+        click.echo(line, err=True)
+    click.echo(_safe(own.text), nl=False)
 
 
 def changes(
@@ -110,13 +158,17 @@ def _list(as_json: bool) -> None:
                     "title": client.title,
                     "dialects": client.dialects,
                     "program": client.program or None,
+                    "also": also_called(client),
                 }
                 for client in CLIENTS.values()
             ]
         )
         return
-    rows = [(each.name, each.title, ", ".join(each.dialects)) for each in CLIENTS.values()]
-    print_table(("client", "title", "speaks"), rows)
+    rows = [
+        (each.name, ", ".join(also_called(each)) or "-", each.title, ", ".join(each.dialects))
+        for each in CLIENTS.values()
+    ]
+    print_table(("client", "also", "title", "speaks"), rows)
 
 
 def _again(client: Client, shell: str, asked: Mapping[str, str | None]) -> str:
@@ -125,8 +177,8 @@ def _again(client: Client, shell: str, asked: Mapping[str, str | None]) -> str:
     words = [
         word
         for name, value in asked.items()
-        if value and (name, value) != ("--shell", "sh")
-        for word in (name, rules.quote(value))
+        if value is not None and (name, value) != ("--shell", "sh")
+        for word in (name, *([rules.quote(value)] if value else []))
     ]
     return rules.run_line.format(" ".join(("krouter env", client.name, *words)))
 

@@ -47,10 +47,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """What stands in a file of the client's."""
+    """What stands in a file of the client's; `how` is what to do where there is one already."""
 
     path: Path
     text: str
+    how: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,12 @@ def codex_guide(target: Target, places: Places) -> Guide:
         'wire_api = "responses"',
         *([f'env_key = "{KEY}"'] if target.key else []),
     ]
-    file = File(places.codex, _lines(lines))
+    file = File(
+        places.codex,
+        _lines(lines),
+        "Where there is one already: what stands above [model_providers.krouter] goes to its top,"
+        " above every [table], in place of the same names there; the rest to its end.",
+    )
     return Guide(_own_key(target), (file,), "codex", _reads_key(target))
 
 
@@ -136,9 +142,9 @@ def opencode_guide(target: Target, places: Places) -> Guide:
         "The provider krouter speaks chat, krouter-messages Anthropic messages, krouter-responses"
         " OpenAI responses: keep the one you need, and name it in model and small_model."
     )
-    return Guide(
-        _own_key(target), (File(places.opencode, text),), "opencode", (note, *_reads_key(target))
-    )
+    how = "Where there is one already: merge it, field by field."
+    file = File(places.opencode, text, how)
+    return Guide(_own_key(target), (file,), "opencode", (note, *_reads_key(target)))
 
 
 def aider_guide(target: Target, places: Places) -> Guide:
@@ -164,7 +170,8 @@ def llm_guide(target: Target, places: Places) -> Guide:
         *(["  api_key_name: krouter"] if target.key else []),
     ]
     notes = ("Store the key once: llm keys set krouter",) if target.key else ()
-    return Guide({}, (File(places.llm, _lines(lines)),), "llm -m krouter 'Hello'", notes)
+    file = File(places.llm, _lines(lines), "Where there is one already: add it to the end.")
+    return Guide({}, (file,), "llm -m krouter 'Hello'", notes)
 
 
 def continue_guide(target: Target, places: Places) -> Guide:
@@ -180,9 +187,11 @@ def continue_guide(target: Target, places: Places) -> Guide:
         f"    apiBase: {_text(target.v1)}",
         f"    apiKey: {key}",
     ]
-    files = [File(places.continue_, _lines(lines))]
+    how = "Where there is one already: add the entry to its models."
+    files = [File(places.continue_, _lines(lines), how)]
     if target.key:
-        files.append(File(places.continue_.with_name(".env"), f"{KEY}={target.key}\n"))
+        how = "Where there is one already: add the line."
+        files.append(File(places.continue_.with_name(".env"), f"{KEY}={target.key}\n", how))
     return Guide({}, tuple(files), "cn")
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from krouter.keys import add_key
 from tests.cli.conftest import put_program
-from tests.harness import Krouter
+from tests.harness import Krouter, provider_settings
 
 TELLS = """
 print(json.dumps({"args": sys.argv[1:], "env": dict(os.environ), "pid": os.getpid()}))
@@ -31,7 +32,10 @@ MAIN = "from krouter.cli import main; main()"
 
 @pytest.fixture
 def served(tmp_path_factory: pytest.TempPathFactory, user: Path) -> Iterator[Krouter]:
-    with Krouter(tmp_path_factory.mktemp("served")) as krouter:
+    settings, env = provider_settings("http://127.0.0.1:1", one="a")
+    combos = {"daily": {"models": ["one/m"]}}
+    home = tmp_path_factory.mktemp("served")
+    with Krouter(home, combos=combos, settings=settings, env=env) as krouter:
         yield krouter
 
 
@@ -134,3 +138,60 @@ def test_a_wrong_option_of_its_own_is_exit_code_2(user: Path, args: tuple[str, .
     process = started(user, *args)
     out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (2, "")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"ANTHROPIC_BASE_URL": "https://elsewhere"},
+        {"ANTHROPIC_BASE_URL": "{url}/v1/messages"},
+        {"CLAUDE_CODE_USE_BEDROCK": "1"},
+    ],
+)
+@pytest.mark.parametrize("folder", ["", "work"])
+def test_settings_that_lead_elsewhere_are_refused(
+    served: Krouter, user: Path, given: dict[str, str], folder: str
+) -> None:
+    """They win over the variables: Claude Code would be started for another server, silently."""
+    put_program(user / "bin", "claude", TELLS)
+    file = user / folder / ".claude" / "settings.json"
+    file.parent.mkdir()
+    env = {name: value.format(url=served.url) for name, value in given.items()}
+    file.write_text(json.dumps({"env": env}))
+    process = started(user, "--url", served.url)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert next(iter(given)) in err
+    assert ".claude/settings.json" in err
+
+
+def test_a_wrong_key_in_settings_is_refused(tmp_path: Path, user: Path) -> None:
+    key = add_key(tmp_path / "keys.json", "me", 0.0)
+    put_program(user / "bin", "claude", TELLS)
+    file = user / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"env": {"ANTHROPIC_AUTH_TOKEN": "kr-wrong"}}))
+    with Krouter(tmp_path) as krouter:
+        process = started(user, "--url", krouter.url, "--model", "demo", KROUTER_KEY=key)
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (2, "")
+    assert "ANTHROPIC_AUTH_TOKEN" in err
+    assert "kr-wrong" not in err
+
+
+def test_settings_that_agree_are_no_matter(served: Krouter, user: Path) -> None:
+    file = user / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"env": {"ANTHROPIC_BASE_URL": served.url}, "model": "opus"}))
+    told(user, "--url", served.url)
+
+
+def test_another_model_in_settings_is_warned_of(served: Krouter, user: Path) -> None:
+    put_program(user / "bin", "claude", TELLS)
+    file = user / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"env": {"ANTHROPIC_MODEL": "demo"}}))
+    process = started(user, "--url", served.url)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 7
+    assert "ANTHROPIC_MODEL is 'demo' in ~/.claude/settings.json" in err

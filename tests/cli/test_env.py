@@ -87,7 +87,7 @@ def test_the_lines_for_a_shell_are_what_json_says(served: Krouter) -> None:
         assert evaluated(printed.stdout, name) == [value]
     assert evaluated(printed.stdout, "ANTHROPIC_API_KEY", ANTHROPIC_API_KEY="sk-mine") == []
     assert "sk-mine" not in printed.output
-    again = f'# Run these lines: eval "$(krouter env claude --url {served.url})"'
+    again = f'# To run these lines: eval "$(krouter env claude --url {served.url})"'
     assert again in printed.stdout.splitlines()
 
 
@@ -125,6 +125,30 @@ def test_without_daily_it_is_the_first_combo() -> None:
     assert default_model([direct, *listed]) == listed[2]
     assert default_model([direct, *listed[:2]]) == listed[0]
     assert default_model([direct]) is None
+
+
+def test_by_default_it_is_a_combo_that_can_be_answered() -> None:
+    def chosen(**available: bool) -> Any:
+        rows = [
+            {"id": name, "owned_by": "combo", "available": each} for name, each in available.items()
+        ]
+        found = default_model(rows)
+        return found and found["id"]
+
+    assert chosen(alpha=True, daily=True, demo=True) == "daily"
+    assert chosen(daily=False, demo=True, zeta=True, alpha=True) == "zeta"
+    assert chosen(alpha=False, daily=False, demo=True) == "demo"
+    assert chosen(alpha=False, daily=False) == "daily"
+
+
+def test_a_model_that_cannot_be_answered_is_warned_of(tmp_path: Path, user: Path) -> None:
+    with Krouter(tmp_path) as krouter:
+        plain = run("env", "claude", "--url", krouter.url)
+        asked = run("env", "claude", "--url", krouter.url, "--model", "daily")
+    assert "export ANTHROPIC_MODEL=demo" in plain.stdout
+    assert "no combo has an account but demo" in plain.stderr
+    assert "export ANTHROPIC_MODEL=daily" in asked.stdout
+    assert "daily cannot be answered" in asked.stderr
 
 
 def test_a_tier_that_has_an_alias_is_left_to_it(tmp_path: Path, user: Path) -> None:
@@ -356,3 +380,79 @@ def test_every_client_is_told_by_name(served: Krouter) -> None:
     assert list(rows) == list(CLIENTS)
     for name, row in rows.items():
         assert row["variables"] or row["files"] or row["notes"], name
+
+
+FILED = ["codex", "opencode", "llm", "continue"]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("how", [(), ("--key",)])
+def test_all_that_is_printed_can_be_run(
+    keyed: tuple[Krouter, str], client: str, how: tuple[str, ...]
+) -> None:
+    """Also of a client whose file is no shell's."""
+    krouter, key = keyed
+    given, env = ((*how, key), {}) if how else ((), {"KROUTER_KEY": key})
+    printed = run("env", client, "--url", krouter.url, *given, env=env).stdout
+    assert evaluated(printed, "PATH") == ["/usr/bin:/bin"]
+    for line in printed.splitlines():
+        assert line.startswith(("#", "export ")), line
+
+
+@pytest.mark.parametrize("client", FILED)
+def test_a_file_can_be_printed_alone(served: Krouter, client: str) -> None:
+    (file,) = told(served, client)["files"]
+    printed = run("env", client, "--url", served.url, "--file")
+    assert (printed.exit_code, printed.stdout) == (0, file["text"])
+    assert "Put this into ~/" in printed.stderr
+    assert "Where there is one already" in printed.stderr
+    assert "Where there is one already" in run("env", client, "--url", served.url).stdout
+
+
+def test_a_file_that_is_printed_alone_holds_no_key(keyed: tuple[Krouter, str]) -> None:
+    krouter, key = keyed
+    for client in FILED:
+        printed = run("env", client, "--url", krouter.url, "--file", env={"KROUTER_KEY": key})
+        assert key not in printed.output
+    assert (
+        "KROUTER_KEY=KEY"
+        in run("env", "continue", "--url", krouter.url, "--file", "--key", key).stderr
+    )
+
+
+def test_a_client_without_a_file_has_none_to_print(served: Krouter) -> None:
+    printed = run("env", "claude", "--url", served.url, "--file")
+    assert (printed.exit_code, printed.stdout) == (2, "")
+
+
+def test_the_line_to_run_keeps_the_options_and_never_the_key(keyed: tuple[Krouter, str]) -> None:
+    krouter, key = keyed
+    args = ("--url", krouter.url, "--no-login", "--model", "able", "--home", str(krouter.home))
+    lines = run("env", "claude", *args, "--key", key).stdout.splitlines()
+    assert lines[1] == (
+        "# To run these lines: put the key into KROUTER_KEY, and then"
+        f' eval "$(krouter env claude --model able --url {krouter.url} --home {krouter.home}'
+        ' --no-login)"'
+    )
+
+
+def test_a_home_that_is_not_the_one_that_answers_is_said(served: Krouter, home: Home) -> None:
+    home.settings(f"[server]\nport = {served.url.rpartition(':')[2]}\n")
+    result = home.run("env", "claude")
+    assert result.exit_code == 0
+    assert f"has another home, {served.home}, not {home.path}" in result.stderr
+    assert run("env", "claude", "--home", str(served.home), "--url", served.url).stderr == ""
+
+
+@pytest.mark.parametrize(
+    "name", ["Claude Code", "claude code", "claude-code", "CLAUDE", "Gemini CLI", "LangChain"]
+)
+def test_clients_may_be_called_by_their_titles(served: Krouter, name: str) -> None:
+    assert told(served, name)["client"] in ("claude", "gemini", "langchain")
+    assert "claude-code" in run("env").stdout
+
+
+def test_an_address_without_its_scheme_is_corrected(user: Path) -> None:
+    result = run("env", "claude", "--url", "127.0.0.1:20128")
+    assert result.exit_code == 2
+    assert "http://127.0.0.1:20128" in result.stderr
