@@ -15,6 +15,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Match
 
 from krouter._version import __version__
+from krouter.answer import error_answer
 from krouter.counting import TokenCounts
 from krouter.dialects import DIALECTS, ENDPOINTS
 from krouter.dialects.base import Dialect

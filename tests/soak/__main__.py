@@ -75,7 +75,7 @@ def edit(home: Path, process: object, stop: threading.Event) -> None:
 
 
 def kills(home: Path, upstream: Upstream, times: int) -> None:
-    """Killed in the midst of it, again and again: what was answered is there after the next start."""
+    """Killed in the midst of it, again and again: the next start has all that was answered."""
     dice = random.Random(1)
     for number in range(times):
         with serving(home, furnish(home, upstream)) as server:
@@ -114,9 +114,8 @@ def primary(home: Path, upstream: Upstream) -> None:
         began = time.monotonic()
         while served() != "two/main":
             assert time.monotonic() - began < 30
-        say(
-            f"down for {DOWN:.0f} s: asked {asked} times, leads after {time.monotonic() - began:.1f} s"
-        )
+        after = time.monotonic() - began
+        say(f"down for {DOWN:.0f} s: asked {asked} times, leads after {after:.1f} s")
         assert asked <= 30
         assert server.end() == 0
 
