@@ -19,11 +19,6 @@ NO_RETRY = ("x-should-retry", "false")
 at once; Claude Code would repeat even a 401 for minutes, and say nothing."""
 
 
-NO_RETRY = ("x-should-retry", "false")
-"""For an error that comes back however often the same is asked. Claude Code and the SDKs then stop
-at once; Claude Code would repeat even a 401 for minutes, and say nothing."""
-
-
 def _nothing() -> None:
     """What there is to do at the end of an answer that nobody books."""
 

@@ -16,12 +16,6 @@ NEEDED = (
 )
 
 
-NEEDED = (
-    "An API key of krouter is needed: send it as Authorization: Bearer KEY or x-api-key: KEY."
-    " krouter keys add NAME makes one."
-)
-
-
 class Guard:
     """Keys and Host names; `must` demands a key even before one exists."""
 
