@@ -110,6 +110,9 @@ def find_target(
     named = {"--home": str(paths.home) if home else None}
     if home and (other := other_home(paths, base, health)):
         click.echo(inert(f"Warning: {other}"), err=True)
+    if model is None and found["id"] == LAST:
+        told = f"Warning: no combo has an account but {LAST}, which answers without any model."
+        click.echo(told, err=True)
     if found.get("available") is False:
         told = f"{found['id']} cannot be answered now: no entry has an account. krouter check says"
         click.echo(inert(placed(f"Warning: {told} which are there.", named)), err=True)
