@@ -8,6 +8,7 @@ import ipaddress
 import socket
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -182,8 +183,27 @@ def spare_collector() -> None:
     gc.set_threshold(YOUNG_OBJECTS, 20, 50)
 
 
+MOST_FILES = 65_536
+
+
+def allow_files() -> None:
+    """As many open files as the system lets this process have: each stream takes two, and many
+    systems begin with 256 or 1024."""
+    try:
+        import resource
+    except ImportError:  # a system without such limits
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+
+
 def run(served: Served, ready: Callable[[Served], None]) -> None:
     """Serves in this thread until a signal comes."""
+
+    allow_files()
 
     async def main() -> None:
         spare_collector()

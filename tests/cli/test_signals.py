@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 
 import httpx
@@ -132,3 +133,25 @@ def test_a_log_that_cannot_be_written_stops_nothing(home: Home) -> None:
         until(lambda: httpx.post(url, json=body).status_code == 200, "it is not followed")
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(DEADLINE) == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="this system has no such limit")
+def test_a_crowd_is_served_where_few_files_are_allowed_at_first(home: Home) -> None:
+    """Each caller is a file, beside those that a server has open anyway."""
+    port = free_port()
+    few = ["sh", "-c", 'ulimit -Sn 64; exec "$@"', "sh", *COMMAND]
+    with subprocess.Popen(
+        [*few, "serve", "--port", str(port), "--home", str(home.path)],
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, **home.env},
+    ) as process:
+        try:
+            until(lambda: serves(port), "it does not begin")
+            crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(100)]
+            for caller in crowd:
+                caller.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+                assert caller.recv(99).startswith(b"HTTP/1.1 200 ")
+            for caller in crowd:
+                caller.close()
+        finally:
+            process.kill()

@@ -21,5 +21,9 @@ def test_every_caller_gets_its_own_answer_or_one_clear_error(tmp_path: Path) -> 
         settled(before, server.holds())
         assert at_once > STREAMS // 3
         server.kill()
+    with Upstream() as upstream, serving(tmp_path, furnish(tmp_path, upstream)) as server:
+        assert server.health()["status"] == "ok"
         many.routes |= streams.routes
         assert is_all_told(many, tmp_path) == set()
+        assert not problems(mixed(server.url, upstream, seed=5, count=50), 50)
+        assert server.end() == 0
