@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -238,6 +240,37 @@ def test_trouble_with_the_ledger_is_told_and_stops_nothing(tmp_path: Path) -> No
         assert "ledger.db" in told["problems"][0]
         assert krouter.chat("demo").status_code == 200
         assert sum(line.startswith("LEDGER") for line in krouter.lines) == 1
+
+
+def test_a_ledger_that_others_hold_is_told_and_stops_nothing(tmp_path: Path) -> None:
+    with Krouter(tmp_path, ledger=True) as krouter:
+        ledger = krouter.served.house.ledger
+        assert ledger is not None
+        assert krouter.chat("demo").status_code == 200
+        assert ledger.flush(20)
+        with closing(sqlite3.connect(tmp_path / "ledger.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            ids = {krouter.chat("demo").headers["x-krouter-route"] for _ in range(20)}
+            assert not ledger.flush(3)
+            told = krouter.http.get("/health").json()
+            assert (told["status"], len(told["problems"])) == ("degraded", 1)
+            assert "holds it locked" in told["problems"][0]
+        assert ledger.flush(60)
+        assert krouter.http.get("/health").json()["status"] == "ok"
+        said = [line for line in krouter.lines if line.startswith("LEDGER")]
+        assert ["is not written" in line for line in said] == [True, False]
+    assert ids < {row.id for row in LedgerReader(tmp_path / "ledger.db").requests(limit=99)}
+
+
+def test_a_corrupt_ledger_is_told_once_and_stops_nothing(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").write_bytes(b"no ledger, " * 999)
+    with Krouter(tmp_path, ledger=True) as krouter:
+        for _ in range(20):
+            assert krouter.chat("demo").status_code == 200
+        assert krouter.served.house.ledger is not None
+        assert krouter.served.house.ledger.flush(20)
+        assert krouter.http.get("/health").json()["status"] == "ok"
+        assert sum("is corrupt; it is kept as" in line for line in krouter.lines) == 1
 
 
 @pytest.mark.parametrize("way", ["chunks=20;usage=1000,500;reset=8", "usage=1000,500;reset=2"])

@@ -15,6 +15,8 @@ from krouter.serve.intake import (
     request_headers,
     with_key_of,
 )
+from tests.harness import Start
+from tests.upstream import Upstream
 
 LIMIT = 1 << 20
 
@@ -94,3 +96,16 @@ def test_headers_are_text_whatever_bytes_they_hold() -> None:
 def test_keys_in_a_query(query: str, keys: list[str]) -> None:
     assert keys_in(query) == keys
     assert with_key_of(query, [("a", "b")]) == [("a", "b"), *(("x-goog-api-key", k) for k in keys)]
+
+
+def test_a_name_that_stands_twice_is_read_as_providers_read_it_and_sent_on_once(
+    start: Start, upstream: Upstream
+) -> None:
+    """The last one counts, as in every common reader of JSON, so that nobody sees another body."""
+    krouter = start()
+    said = b'[{"role":"user","content":"hi"}]'
+    body = b'{"model":"nobody","messages":[],"model":"one/ok","messages":%b,"seed":1,"seed":2}'
+    reply = krouter.http.post("/v1/chat/completions", content=body % said)
+    assert reply.status_code == 200
+    (sent,) = upstream.requests
+    assert sent.body == b'{"model":"ok","messages":%b,"seed":2}' % said
