@@ -79,10 +79,9 @@ def kills(home: Path, upstream: Upstream, times: int) -> None:
     dice = random.Random(1)
     for number in range(times):
         with serving(home, furnish(home, upstream)) as server:
-            timer = threading.Timer(1 + dice.random() * 3, server.process.kill)
-            timer.start()
-            outcome = mixed(server.url, upstream, 1000 + number)
-            timer.cancel()
+            left = itertools.count(dice.randrange(100, 1500), -1)
+            die = lambda: next(left) or server.process.kill()  # noqa: B023, E731
+            outcome = mixed(server.url, upstream, 1000 + number, begun=die)
             server.kill()
         with serving(home, furnish(home, upstream)) as server:
             assert server.health()["status"] == "ok"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +59,18 @@ def furnish(home: Path, upstream: Upstream) -> dict[str, str]:
     return env
 
 
-def mixed(url: str, upstream: Upstream, seed: int, count: int = MIXED) -> Outcome:
-    """Requests of all kinds."""
+def mixed(
+    url: str,
+    upstream: Upstream,
+    seed: int,
+    count: int = MIXED,
+    begun: Callable[[], object] = bool,
+) -> Outcome:
+    """Requests of all kinds. `begun` is called with each reply that begins."""
     provider = Provider(upstream, seed, (*WAYS, *SILENT))
     asked = questions(random.Random(seed), count, [*PLAIN * 2, *OTHERS])
-    return asyncio.run(ask_all(url, asked, provider.met.__getitem__, at_once=64))
+    met = provider.met.__getitem__
+    return asyncio.run(ask_all(url, asked, met, at_once=64, begun=begun))
 
 
 def crowd(url: str, upstream: Upstream, seed: int, count: int = STREAMS) -> tuple[Outcome, int]:
