@@ -20,6 +20,7 @@ from krouter_adapters.litellm_lane.translate.responses_events import (
     chat_reply_to_responses,
 )
 
+REMINDER = "<system-reminder>"
 _numbers = itertools.count(1)
 
 
@@ -67,7 +68,8 @@ class Script:
 
 
 def last_text(messages: Any) -> str:
-    """The text of the last user message; empty where there is none."""
+    """The last text of the last user message; empty where there is none. What a client puts around
+    it, as Claude Code its reminders, is not what the user has said."""
     turns = messages if isinstance(messages, list) else []
     users = [
         turn for turn in turns if isinstance(turn, dict) and turn.get("role", "user") == "user"
@@ -76,8 +78,10 @@ def last_text(messages: Any) -> str:
     if isinstance(content, str):
         return content
     blocks = content if isinstance(content, list) else []
-    texts = [block.get("text") for block in blocks if isinstance(block, dict)]
-    return " ".join(text for text in texts if isinstance(text, str))
+    found = [block.get("text") for block in blocks if isinstance(block, dict)]
+    texts = [text for text in found if isinstance(text, str)]
+    said = [text for text in texts if not text.lstrip().startswith(REMINDER)]
+    return (said or texts or [""])[-1]
 
 
 def reply_text(asked: str) -> str:

@@ -108,8 +108,9 @@ def add(name: str, models: Any, rpm: Any, budget: Any, home: str | None) -> None
     click.echo(key)
     hint = (
         f"Stored as a hash in {paths.keys}; the key cannot be shown again.\n"
-        "Callers send it as Authorization: Bearer KEY, x-api-key: KEY or x-krouter-key: KEY.\n"
-        "The last leaves Authorization to a provider whose account is the caller's own.\n"
+        "Callers send it as Authorization: Bearer KEY, x-api-key: KEY, x-goog-api-key: KEY or\n"
+        "x-krouter-key: KEY, Google's clients also as ?key=KEY.\n"
+        "x-krouter-key leaves Authorization to a provider whose account is the caller's own.\n"
         f"It guards the krouter whose home is {paths.home}."
     )
     click.echo(hint, err=True)

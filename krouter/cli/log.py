@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -96,6 +96,8 @@ def log(
 def _list(paths: Paths, wanted: Filter, number: int, show: Show) -> None:
     with reading(paths) as ledger:
         found = ledger.requests(wanted, number)
+    if isinstance(show, Lines):
+        show.fit(found)
     for row in found:
         show(row)
     if not found:
@@ -142,6 +144,14 @@ class Lines:
     _widths: list[int] = field(default_factory=lambda: list(_WIDTHS))
     _begun: bool = False
 
+    def fit(self, rows: Iterable[Row]) -> None:
+        """Makes the columns as wide as these rows need."""
+        for row in rows:
+            self._widen(list(map(inert, _cells(row))))
+
+    def _widen(self, cells: Sequence[str]) -> None:
+        self._widths = [max(w, len(cell)) for w, cell in zip(self._widths, cells, strict=True)]
+
     def __call__(self, row: Row) -> None:
         if not self._begun:
             self._begun = True
@@ -149,7 +159,7 @@ class Lines:
         self._print(list(map(inert, _cells(row))))
 
     def _print(self, cells: Sequence[str]) -> None:
-        self._widths = [max(w, len(cell)) for w, cell in zip(self._widths, cells, strict=True)]
+        self._widen(cells)
         padded = (cell.ljust(w) for w, cell in zip(self._widths, cells, strict=True))
         click.echo("  ".join(padded).rstrip())
 

@@ -179,7 +179,11 @@ def test_what_the_last_user_said() -> None:
         {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
         {"role": "assistant", "content": "mine"},
     ]
-    assert last_text(turns) == "a b"
+    assert last_text(turns) == "b"
+    reminder = {"type": "text", "text": "<system-reminder>\nBe kind.\n</system-reminder>"}
+    for blocks in ([reminder, {"text": "mine"}], [{"text": "mine"}, reminder]):
+        assert last_text([{"role": "user", "content": blocks}]) == "mine"
+    assert last_text([{"role": "user", "content": [{"type": "tool_result"}]}]) == ""
     assert len(reply_text("x" * 1000)) < 500
 
 

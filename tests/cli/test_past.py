@@ -118,6 +118,15 @@ def test_an_id_that_several_have(past: Home) -> None:
 
 # krouter log
 
+
+def test_the_columns_fit_all_rows_from_the_first(home: Home) -> None:
+    record(home.path, begun(1, "short", DAILY), begun(2, "a-name-that-is-much-longer", DAILY))
+    heading, *rows = home.run("log").stdout.splitlines()
+    for column in ("SERVED BY", "OUTCOME", "TRIES"):
+        at = heading.index(column)
+        assert all(row[at - 1] == " " != row[at] for row in rows), column
+
+
 LOG = """\
 TIME                 ID                   ASKED         SERVED BY               OUTCOME \
             TRIES  IN       OUT     COST        TOOK     KEY
