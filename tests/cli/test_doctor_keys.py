@@ -218,6 +218,11 @@ def test_an_address_is_said_to_be_where_it_is(served: Krouter, user: Path) -> No
     assert doctor(served, "opencode").of("file").startswith("~/.config/opencode/opencode.json")
 
 
+def test_several_sdks_do_not_what_one_client_does_not(served: Krouter) -> None:
+    assert "OpenAI's SDKs do not ask" in doctor(served, "openai").of("OPENAI_BASE_URL")
+    assert "Qwen Code does not ask" in doctor(served, "qwen").of("OPENAI_BASE_URL")
+
+
 def test_what_is_not_served_is_told_with_a_command(served: Krouter) -> None:
     told = claude(served, ANTHROPIC_MODEL="dayly").of("ANTHROPIC_MODEL")
     assert "krouter models lists" in told
