@@ -204,10 +204,13 @@ def has_left_over(ledger: Path) -> bool:
         return False
 
 
+_BEGIN = b"[%d,{" % VERSION
+
+
 def _line(record: bytes, combos: dict[str, bytes]) -> bytes:
     """A `_Line`, put together of JSON that is made already."""
-    named = b",".join([b'"%b":%b' % (digest.encode(), text) for digest, text in combos.items()])
-    return b"[%d,{%b},%b]\n" % (VERSION, named, record)
+    named = b",".join([b'"' + digest.encode() + b'":' + text for digest, text in combos.items()])
+    return b"".join((_BEGIN, named, b"},", record, b"]\n"))
 
 
 def _kept(line: bytes) -> Kept | None:

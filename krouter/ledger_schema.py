@@ -190,23 +190,33 @@ def insert_new(db: Connection, many: Sequence[Rows]) -> None:
     """Requests that are not there yet, with few statements, since Python's lock is let go of and
     waited for again at each. Raises what rows are refused with, some of them being inserted then,
     and sqlite3.Error."""
-    last = _insert_all(db, "requests", REQUEST, [each.request for each in many])
-    numbered = list(enumerate(many, last - len(many) + 1))
-    records = [(number, VERSION, each.record) for number, each in numbered]
-    attempts = [(number, *row) for number, each in numbered for row in each.attempts]
+    requests: list[Any] = []
+    for each in many:
+        requests += each.request
+    number = _insert_all(db, "requests", REQUEST, requests) - len(many)
+    records: list[Any] = []
+    attempts: list[Any] = []
+    combos: dict[tuple[str, float], bytes] = {}
+    for each in many:
+        number += 1
+        records += (number, VERSION, each.record)
+        for attempt in each.attempts:
+            attempts.append(number)
+            attempts += attempt
+        for digest, last, text in each.combos:
+            combos[digest, last] = text
     _insert_all(db, "records", RECORD, records)
-    for start in range(0, len(attempts), len(many)):
-        _insert_all(db, "attempts", ATTEMPT, attempts[start : start + len(many)])
-    for combo in {combo[:2]: combo for each in many for combo in each.combos}.values():
-        db.execute(INSERT_COMBO, combo)
+    at_once = len(many) * len(ATTEMPT)
+    for start in range(0, len(attempts), at_once):
+        _insert_all(db, "attempts", ATTEMPT, attempts[start : start + at_once])
+    for (digest, last), text in combos.items():
+        db.execute(INSERT_COMBO, (digest, last, text))
 
 
-def _insert_all(
-    db: Connection, table: str, columns: tuple[str, ...], rows: Sequence[tuple[Any, ...]]
-) -> int:
-    """The number of the last."""
-    sql = _insert(table, columns, number=len(rows))
-    return db.execute(sql, list(chain.from_iterable(rows))).lastrowid or 0
+def _insert_all(db: Connection, table: str, columns: tuple[str, ...], values: list[Any]) -> int:
+    """Rows, one behind the other; the number of the last."""
+    sql = _insert(table, columns, number=len(values) // len(columns))
+    return db.execute(sql, values).lastrowid or 0
 
 
 def insert(db: Connection, rows: Rows) -> bool:
@@ -258,15 +268,44 @@ def check(rows: Rows) -> None:
 
 
 def _request(route: Route, attempts: Sequence[Attempt]) -> tuple[Any, ...]:
-    served = next((each for each in reversed(attempts) if each.seen), None)
-    wasted = [each for each in attempts if not each.seen]
-    *lost, lost_cost = _sums(wasted)
+    provider = model = account = ""
+    wasted, unpriced = [], 0
+    for each in attempts:
+        if each.seen:
+            provider, model, account = each.provider, each.model, each.account
+        else:
+            wasted.append(each)
+        if each.cost is None and each.is_unpriced:
+            unpriced += 1
+    input, output, cached, cache_write, cost = _sums(attempts)
+    wasted_input, wasted_output, _, _, wasted_cost = _sums(wasted)
     return (
-        *(route.id, route.began, route.ended, route.dialect, route.asked, route.combo),
-        *(route.stream, str(route.outcome), route.status, _reasons(route), route.served),
-        *((served.provider, served.model, served.account) if served else ("", "", "")),
-        *(len(attempts), *_sums(attempts), sum([each.is_unpriced for each in attempts])),
-        *(len(wasted), *lost[:2], lost_cost, route.caller),
+        route.id,
+        route.began,
+        route.ended,
+        route.dialect,
+        route.asked,
+        route.combo,
+        int(route.stream),
+        str(route.outcome),
+        route.status,
+        _reasons(route),
+        route.served,
+        provider,
+        model,
+        account,
+        len(attempts),
+        input,
+        output,
+        cached,
+        cache_write,
+        cost,
+        unpriced,
+        len(wasted),
+        wasted_input,
+        wasted_output,
+        wasted_cost,
+        route.caller,
     )
 
 
@@ -284,17 +323,38 @@ def _sums(attempts: Sequence[Attempt]) -> tuple[int, int, int, int, int]:
 
 
 def _attempt(number: int, each: Attempt) -> tuple[Any, ...]:
-    usage = each.usage
-    tokens = (usage.input, usage.output, usage.cached, usage.cache_write) if usage else (None,) * 4
+    """Plain numbers and texts: SQLite's own adapters would be looked up for a bool."""
+    input = output = cached = cache_write = None
+    if (usage := each.usage) is not None:
+        input, output = usage.input, usage.output
+        cached, cache_write = usage.cached, usage.cache_write
     return (
-        *(number, each.began, each.first_byte, each.ended, each.entry, each.provider, each.model),
-        *(each.account, each.lane, str(each.outcome), each.row, each.status, each.lock),
-        *(*tokens, each.cost, each.seen, len(each.dropped)),
+        number,
+        each.began,
+        each.first_byte,
+        each.ended,
+        each.entry,
+        each.provider,
+        each.model,
+        each.account,
+        each.lane,
+        str(each.outcome),
+        each.row,
+        each.status,
+        each.lock,
+        input,
+        output,
+        cached,
+        cache_write,
+        each.cost,
+        int(each.seen),
+        len(each.dropped),
     )
 
 
 def _reasons(route: Route) -> str:
     """Every reason of its steps, what came of its voices, and its own outcome, between bars."""
-    steps = [step.outcome if isinstance(step, Attempt) else step.reason for step in route.steps]
-    voices = [voice.outcome for voice in route.voices]
-    return f"|{'|'.join(dict.fromkeys((route.outcome, *steps, *voices)))}|"
+    found = [route.outcome]
+    found += [each.outcome if isinstance(each, Attempt) else each.reason for each in route.steps]
+    found += [voice.outcome for voice in route.voices]
+    return f"|{'|'.join(dict.fromkeys(found))}|"

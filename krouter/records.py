@@ -7,16 +7,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from hashlib import blake2b
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Raw
 from pydantic import BaseModel, ValidationError
 
 from krouter.combos import Combo, Entry
-from krouter.plan import Plan, make_plan
+from krouter.plan import Plan, Snapshot, make_plan
 from krouter.ranking import Place, order
 from krouter.route import Route
 from krouter.settings import RoutingSettings
@@ -61,8 +62,10 @@ def encode(route: Route) -> Encoded:
     """Raises TypeError and ValueError where a route cannot be kept."""
     if route.whole is not route:
         raise TypeError("a part of a route is no record")
-    combos = dict([_texts.of(each.combo) for each in route.snapshots])
-    return _encoder.encode(route), combos
+    kept = [_snapshots.of(each) for each in route.snapshots]
+    told: Any = copy(route)
+    told.snapshots = [each.raw for each in kept]
+    return _encoder.encode(told), {each.digest: each.text for each in kept}
 
 
 def _plain(value: Any) -> Any:
@@ -71,6 +74,18 @@ def _plain(value: Any) -> Any:
     if make is None:
         raise TypeError(f"{type(value).__name__} cannot be kept in a record")
     return make(value)
+
+
+class _Kept(NamedTuple):
+    """A snapshot as it stands in a record, and its combo as it stands beside it."""
+
+    raw: Raw
+    digest: str
+    text: bytes
+
+
+def _snapshot(snapshot: Snapshot) -> _Kept:
+    return _Kept(Raw(_encoder.encode(snapshot)), *_texts.of(snapshot.combo))
 
 
 def _text(combo: Combo) -> tuple[str, bytes]:
@@ -84,6 +99,7 @@ def _routing(settings: RoutingSettings) -> Raw:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
+_snapshots = _Known(_snapshot)
 _texts = _Known(_text)
 _routings = _Known(_routing)
 

@@ -226,6 +226,28 @@ def test_a_request_is_kept_once(path: Path) -> None:
 _serial = count()
 
 
+@given(routes(lambda: "0123456789abcdef"))
+def test_a_row_holds_what_the_route_says_of_itself(route: Route) -> None:
+    row = dict(zip(REQUEST, rows_of(route).request, strict=True))
+    served = next((each for each in reversed(route.attempts) if each.seen), None)
+    assert [row[name] for name in ("provider", "model", "account")] == [
+        getattr(served, name, "") for name in ("provider", "model", "account")
+    ]
+    usage, wasted = route.usage, route.wasted
+    names = "input output cached cache_write".split()
+    assert [row[name] for name in names] == [getattr(usage, name) for name in names]
+    assert row["cost"] == sum(each.cost or 0 for each in route.attempts)
+    assert row["unpriced"] == sum(each.is_unpriced for each in route.attempts)
+    assert row["wasted"] == len(wasted)
+    assert row["wasted_cost"] == sum(each.cost or 0 for each in wasted)
+    for name in ("input", "output"):
+        told = [getattr(each.usage, name) for each in wasted if each.usage]
+        assert row[f"wasted_{name}"] == sum(told)
+    reasons = {route.outcome, *(each.outcome for each in route.attempts)}
+    assert set(row["reasons"].strip("|").split("|")) == reasons | {s.reason for s in route.skips}
+    assert {type(value) for value in row.values()} <= {str, int, float, type(None)}
+
+
 @given(st.lists(routes(lambda: f"{next(_serial):016}"), max_size=6))
 @settings(max_examples=25)
 def test_the_sums_are_those_of_the_attempts(given: list[Route]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -122,6 +123,21 @@ def test_ten_thousand_requests_are_planned_again_as_they_were() -> None:
         steps = tuple(replace(each, entry=entry_as_kept(each.entry)) for each in plan.steps)
         assert [(p.steps, p.switches) for p in rebuild(again)] == [(steps, plan.switches)]
         assert rebuild_rankings(again) == {"p0/m-0": places}
+
+
+def test_what_requests_share_is_encoded_once_and_reads_the_same() -> None:
+    made = Random(21)
+    for _ in range(500):
+        given = made.snapshot(made.combo())
+        told = []
+        for snapshot in (given, given, replace(given)):  # known, known by now, and its like
+            route = Route("id", 1.0, "chat", "daily", False)
+            route.note_plan(make_plan(snapshot))
+            told.append(encode(route))
+        assert told[0] == told[1] == told[2]
+        record, combos = told[0]
+        assert msgspec.json.encode(msgspec.json.decode(record)) == record
+        assert [each["combo"] for each in msgspec.json.decode(record)["snapshots"]] == [*combos]
 
 
 @given(st.text(max_size=300), st.booleans())
