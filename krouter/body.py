@@ -16,6 +16,7 @@ _PIECE = 1 << 13
 and only a piece that holds more than ASCII costs more."""
 
 _KEY = re.compile(rb'\s*+([{,])\s*+"[^"\\]*+(?:\\.[^"\\]*+)*+"\s*+:\s*+').match
+_EMPTY = b"[]"
 _HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
@@ -40,14 +41,19 @@ class Body:
         self.raw = raw
         self.fields = fields
         self.outlines: dict[str, Any] = {}
-        """What `dialects.outline` has made of it, by the dialect's name."""
+        """What has been made of long fields: of the conversation by the dialect's name, of other
+        fields by theirs."""
 
     @classmethod
     def parse(cls, raw: bytes) -> Body:
         """Raises BodyError when `raw` is not a JSON object in UTF-8."""
+        check_text(raw)
+        return cls.split(raw)
+
+    @classmethod
+    def split(cls, raw: bytes) -> Body:
+        """`parse` for what is UTF-8 surely."""
         try:
-            if not raw.isascii():
-                _check_text(raw)
             return cls(raw, _split(raw))
         except msgspec.ValidationError:
             raise BodyError("The body must be a JSON object.") from None
@@ -55,6 +61,34 @@ class Body:
             raise BodyError("The body is nested too deeply.") from None
         except msgspec.DecodeError as error:
             raise BodyError(_why(raw, str(error))) from None
+
+    @classmethod
+    def around(cls, raw: bytes, lists: Mapping[str, slice]) -> Body | None:
+        """`split` where `lists` have been read already: what stands in each place, in this order,
+        is one JSON list. None where they are not surely the values of these fields.
+
+        A list that begins where a value does is that value, since JSON shows where a list ends.
+        So it is enough to split what stands around them, with an empty list in each place.
+        """
+        pieces: list[bytes | memoryview] = []
+        at, view = 0, memoryview(raw)
+        for place in lists.values():
+            pieces += (view[at : place.start], _EMPTY)
+            at = place.stop
+        rest = b"".join((*pieces, view[at:]))
+        try:
+            fields = _split(rest)
+        except (msgspec.MsgspecError, RecursionError):
+            return None
+        saved = 0
+        for name, place in lists.items():
+            found = _place(fields, name, len(rest))
+            if found is None or found.start != place.start - saved or bytes(fields[name]) != _EMPTY:
+                return None
+            saved += place.stop - place.start - len(_EMPTY)
+        for name, place in lists.items():
+            fields[name] = msgspec.Raw(view[place])
+        return cls(raw, fields)
 
     def value(self, name: str, default: Any = None) -> Any:
         """The decoded value of one field; `default` if it is absent or cannot be decoded."""
@@ -76,28 +110,13 @@ class Body:
             return self.raw
         if len(added) == 1 and not dropped:
             [(name, text)] = added.items()
-            if place := self._place(name):
-                return b"".join((self.raw[: place.start], text, self.raw[place.stop :]))
+            if place := _place(self.fields, name, len(self.raw)):
+                view = memoryview(self.raw)
+                return b"".join((view[: place.start], text, view[place.stop :]))
         members = self._members()
         if members is None:
             return self._written_anew(added, dropped)
         return b"".join(self._pieces(members, added, dropped))
-
-    def _place(self, name: str) -> slice | None:
-        """Where the value of a field stands, if there is one and the object is as short as can be.
-
-        Each name needs its quotes, a colon and the brace or comma before it. An object that is no
-        longer than that for all its names has no blank between them and no name twice, so that
-        every place follows from the lengths.
-        """
-        at, place = 0, None
-        for key, value in self.fields.items():
-            at += len(key if key.isascii() else key.encode()) + 4
-            end = at + len(value)
-            if key == name:
-                place = slice(at, end)
-            at = end
-        return place if at + 1 == len(self.raw) else None
 
     def _pieces(
         self, members: list[_Member], added: dict[str, bytes], dropped: frozenset[str]
@@ -140,8 +159,28 @@ class Body:
         return msgspec.json.encode({k: v for k, v in fields.items() if k not in dropped})
 
 
-def _check_text(raw: bytes) -> None:
+def _place(fields: Mapping[str, msgspec.Raw], name: str, length: int) -> slice | None:
+    """Where the value of a field stands in an object of this length, if there is one and the
+    object is as short as can be.
+
+    Each name needs its quotes, a colon and the brace or comma before it. An object that is no
+    longer than that for all its names has no blank between them and no name twice, so that
+    every place follows from the lengths.
+    """
+    at, place = 0, None
+    for key, value in fields.items():
+        at += len(key if key.isascii() else key.encode()) + 4
+        end = at + len(value)
+        if key == name:
+            place = slice(at, end)
+        at = end
+    return place if at + 1 == length else None
+
+
+def check_text(raw: bytes) -> None:
     """Raises BodyError for what is not UTF-8."""
+    if raw.isascii():
+        return
     at, view = 0, memoryview(raw)
     try:
         while at < len(raw):

@@ -72,17 +72,25 @@ def as_chat(body: Body) -> Turned:
 def _is_foreign(body: Body) -> bool:
     if not _FOREIGN.isdisjoint(body.fields):
         return True
+    return _has_flat(body) or _has_blocks(body)
+
+
+def _has_flat(body: Body) -> bool:
+    known: bool | None = body.outlines.get("tools")
+    if known is not None:
+        return known
     tools = body.fields.get("tools")
-    return (tools is not None and _has_flat(tools)) or _has_blocks(body)
-
-
-def _has_flat(tools: msgspec.Raw) -> bool:
     try:
-        found = _tools(tools)
+        return tools is not None and are_flat(tools)
     except UNREADABLE:
         return False
+
+
+def are_flat(tools: msgspec.Raw | memoryview) -> bool:
+    """Whether any of them is not in chat's form. Raises what `UNREADABLE` holds for what is no list
+    of tools."""
     unset = msgspec.UNSET
-    return any(tool.function is unset and tool.name is not unset for tool in found)
+    return any(tool.function is unset and tool.name is not unset for tool in _tools(tools))
 
 
 def _has_blocks(body: Body) -> bool:

@@ -137,11 +137,16 @@ def _outline(dialect_name: str, body: Body) -> list[Turn] | None:
     if raw is None or memoryview(raw)[0] != _LIST:
         return None
     try:
-        if dialect_name == "chat":
-            return [(item, _listed(item)) for item in _text_items(raw)]
-        return [(item, _blocks_of(item)) for item in _block_items(raw)]
+        return turns_in(dialect_name, raw)
     except UNREADABLE:
         return None
+
+
+def turns_in(dialect_name: str, conversation: Raw | memoryview) -> list[Turn]:
+    """The outline of a list of items. Raises what `UNREADABLE` holds where there is none."""
+    if dialect_name == "chat":
+        return [(item, _listed(item)) for item in _text_items(conversation)]
+    return [(item, _blocks_of(item)) for item in _block_items(conversation)]
 
 
 def _listed(item: TextItem) -> list[Block]:

@@ -11,11 +11,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from krouter.adapter import Call
-from krouter.body import Body, BodyError
+from krouter.body import BodyError
 from krouter.callers import keys_in
 from krouter.dialects.base import CallError, Dialect
 from krouter.dialects.chat import CHAT
 from krouter.dialects.cursor import as_chat
+from krouter.dialects.long import parsed
 from krouter.headers import Known
 from krouter.wire import Headers
 
@@ -225,7 +226,7 @@ def parse_call(
 ) -> Call:
     """The call in a request. Raises Refusal for one that cannot be routed."""
     try:
-        body = Body.parse(raw)
+        body = parsed(dialect.name, raw)
         if dialect is CHAT:
             body, dialect = as_chat(body)
         asked = dialect.asked(body, path)
