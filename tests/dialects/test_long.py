@@ -145,6 +145,10 @@ def test_a_damaged_body_is_as_damaged_however_it_is_read(
     [
         b'{"x\\"messages":[{"role":"user"}],"tools":[{}],"messages": []}',
         b'{"messages":[{"role":"user"}],"tools":[{}],"messages":[]}',
+        b'{"x\\"messages":[{"role":"user"}],"tools":[{}],"messages":[],"n":1}',
+        b'{"messages":[{"role":"user"}],"tools":[{}],"messages":[],"n":1}',
+        b'{"a":{"messages":[{"role":"user"}],"tools":[{}]},"messages":[],"n":1}',
+        b'{"messages":[{"role":"user"}],"tools":[{}],"n":1,"messages": [7]}',
         b'{"messages":[],"messages":[{"role":"user"}],"tools":[{"name":"flat"}]}',
         b'{"mess\\u0061ges":[],"messages":[{"role":"user"}],"tools":[{}]}',
         b'{"metadata":{"messages":[{"role":"user"}],"tools":[{}]},"messages":[]}',
