@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 MOST_HEAD = 64 << 10
@@ -48,6 +49,14 @@ class _Nowhere(list[tuple[bytes, bytes]]):
 
 
 _NOWHERE = _Nowhere()
+_UPGRADE = b"upgrade"
+
+
+def _new_parser(protocol: HttpToolsProtocol) -> HttpRequestParser:
+    """As uvicorn makes them."""
+    parser = HttpRequestParser(protocol)
+    parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 class Door(HttpToolsProtocol):
@@ -74,7 +83,12 @@ class Door(HttpToolsProtocol):
             if self._farewell > MOST_FAREWELL:
                 self.transport.abort()
             return
-        HttpToolsProtocol.data_received(self, data)
+        self._unset_keepalive_if_required()
+        try:
+            self._read(data)
+        except HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
         cycle = self.cycle
         if cycle is not None and cycle.scope is self.scope:
             self._head, self.headers = 0, _NOWHERE
@@ -82,6 +96,39 @@ class Door(HttpToolsProtocol):
         self._head += len(data)
         if self._head > MOST_HEAD:
             self._refuse(431, f"The head of the request is larger than {MOST_HEAD >> 10} KiB.")
+
+    def _read(self, data: bytes) -> None:
+        """Raises HttpParserError."""
+        rest = memoryview(data)
+        while not self._closing:
+            try:
+                self.parser.feed_data(rest)
+                return
+            except HttpParserUpgrade as upgrade:
+                rest = rest[upgrade.args[0] :]
+                self._stay()
+
+    def _stay(self) -> None:
+        """An upgrade is not taken, which leaves a request like any other: its head is read again
+        without the wish, so that what follows is its body and no second request."""
+        method = self.parser.get_method()
+        if method == b"CONNECT":  # what follows is meant for somebody else
+            self._refuse(405, "krouter is no proxy: it takes no CONNECT.")
+            return
+        lines = [b"%b %b HTTP/%b" % (method, self.url, self.parser.get_http_version().encode())]
+        lines += [b"%b: %b" % pair for pair in self.headers if pair[0] != _UPGRADE]
+        wishes = [pair for pair in self.headers if pair[0] == _UPGRADE]
+        self.parser = _new_parser(self)
+        self.parser.feed_data(b"\r\n".join((*lines, b"", b"")))
+        self.headers += wishes
+
+    def on_headers_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        if not self.parser.should_upgrade():
+            super().on_message_complete()
 
     @property
     def _in_head(self) -> bool:
