@@ -170,7 +170,7 @@ class Door(HttpToolsProtocol):
         if busy:
             cycle.disconnected = True
             cycle.message_event.set()
-        if cycle.response_started if busy else not self._in_head:
+        if self.pipeline or (cycle.response_started if busy else not self._in_head):
             self.transport.close()  # nothing more can be told
             return
         path, headers = (cycle.scope["path"], cycle.scope["headers"]) if busy else ("", [])

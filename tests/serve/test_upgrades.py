@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.harness import Krouter
+from tests.harness import Krouter, complaints
 
 HELLO = json.dumps({"model": "demo", "messages": [{"role": "user", "content": "hi"}]}).encode()
 CHAT = (
@@ -77,3 +77,14 @@ def test_a_head_as_large_as_may_be_with_an_upgrade_is_read(krouter: Krouter) -> 
     wish = H2C + b"x-a: " + b"a" * 60_000 + b"\r\n"
     assert exchange(krouter, CHAT + wish + LENGTH + HELLO + LAST) == [200, 404]
     assert exchange(krouter, CHAT + wish + b"x-b: " + b"b" * 300_000)[0] == 431
+
+
+def test_what_waits_behind_others_is_cut_off_without_a_word(
+    krouter: Krouter, caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = (CHAT + LENGTH + HELLO) * 3
+    connect = b"CONNECT localhost:443 HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    assert set(exchange(krouter, waiting + connect)) <= {200}
+    assert set(exchange(krouter, waiting + CHAT + b"x-a: " + b"a" * 100_000)) <= {200}
+    assert krouter.chat("demo").status_code == 200
+    assert not complaints(caplog.text)
