@@ -6,11 +6,19 @@ import html
 import json
 import re
 from base64 import b64encode
+from bisect import bisect_right
 from collections.abc import Iterable
 from functools import lru_cache
 from urllib.parse import quote, quote_plus
 
+Pairs = list[tuple[str, str]]
 BLOT = b"[credential]"
+_ESCAPED = re.compile(
+    rb"""\\{1,8}(?:u00(?P<json>[2-7][0-9a-fA-F])|(?P<itself>["/]))"""
+    rb"""|%(?P<percent>[2-7][0-9a-fA-F])"""
+    rb"""|&\#0{0,8}(?:(?P<decimal>3[2-9]|[4-9][0-9]|1[01][0-9]|12[0-6])|[xX]0{0,8}(?P<hex>[2-7][0-9a-fA-F]));?"""
+)
+"""One printable character of ASCII, however often JSON has been put into JSON."""
 _SMALL = re.compile("%..")
 _LEAST_IN_BASE64 = 12
 """Bytes of a secret that are looked for in base64, where few letters would stand anywhere."""
@@ -23,6 +31,9 @@ def blotted(raw: bytes, secrets: Iterable[str]) -> bytes:
         for form in _forms(secret):
             if form in raw:
                 raw = raw.replace(form, BLOT)
+        whole = secret.encode("utf-8", "replace")
+        if whole in _plain(raw):
+            raw = _without(raw, whole)
     return raw
 
 
@@ -39,7 +50,60 @@ def quotes(text: str, secrets: Iterable[str | None]) -> bool:
             for form in _forms(secret):
                 if form in raw:
                     return True
+            if secret.encode("utf-8", "replace") in _plain(raw):
+                return True
     return False
+
+
+def unquoting(headers: Pairs, secrets: Iterable[str | None]) -> Pairs:
+    """The headers that hold none of the secrets: neither in the value, nor in the name, whose case
+    says nothing."""
+    given = [secret for secret in secrets if secret]
+    if quotes("\n".join([value for _, value in headers]), given):
+        headers = [pair for pair in headers if not quotes(pair[1], given)]
+    lowered = [secret.lower() for secret in given]
+    if quotes("\n".join([name for name, _ in headers]).lower(), lowered):
+        headers = [pair for pair in headers if not quotes(pair[0].lower(), lowered)]
+    return headers
+
+
+def _plain(raw: bytes) -> bytes:
+    """`raw` as it reads where single characters are escaped that need not be."""
+    if b"\\" in raw or b"%" in raw or b"&#" in raw:
+        return _ESCAPED.sub(_read, raw)
+    return b""  # it reads as it stands
+
+
+def _read(found: re.Match[bytes]) -> bytes:
+    if found["itself"]:
+        return found["itself"]
+    if found["decimal"]:
+        return bytes([int(found["decimal"])])
+    return bytes([int(found["json"] or found["percent"] or found["hex"], 16)])
+
+
+def _without(raw: bytes, secret: bytes) -> bytes:
+    """`raw` less what reads as the secret."""
+    plain, reads, stands, at = bytearray(), [0], [0], 0
+    for found in _ESCAPED.finditer(raw):
+        plain += raw[at : found.start()]
+        reads.append(len(plain))
+        stands.append(found.start())
+        plain += _read(found)
+        reads.append(len(plain))
+        stands.append(at := found.end())
+    plain += raw[at:]
+
+    def place(position: int) -> int:
+        nearest = bisect_right(reads, position) - 1
+        return stands[nearest] + position - reads[nearest]
+
+    kept, end, begin = [], 0, plain.find(secret)
+    while begin >= 0:
+        kept.append(raw[end : place(begin)])
+        end = place(begin + len(secret))
+        begin = plain.find(secret, begin + len(secret))
+    return BLOT.join([*kept, raw[end:]])
 
 
 @lru_cache(maxsize=256)
@@ -59,6 +123,7 @@ def _forms(secret: str) -> tuple[bytes, ...]:
         html.escape(secret),
     ]
     forms = {text.encode("utf-8", "replace") for text in texts} | _in_base64(secret)
+    forms.add("\0".join(secret).encode("utf-8", "replace"))  # UTF-16, read as bytes
     return tuple(sorted(forms, key=len, reverse=True))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import TypeVar
 from urllib.parse import unquote
 
-from krouter.blot import quotes
+from krouter.blot import unquoting
 from krouter.keys import PREFIX
 from krouter.wire import Headers
 
@@ -55,6 +55,7 @@ _OURS = "x-krouter-"
 IDEMPOTENCY_KEY = "idempotency-key"
 _MOST_NAMES, _LONGEST_NAME = 1 << 10, 64
 _KEY = re.compile(rf"(?<![\w-]){re.escape(PREFIX)}[\w-]{{32,}}")
+_MOST_DECODINGS = 4
 _EVENT_STREAM = "text/event-stream"
 EVENT_STREAM = ("content-type", f"{_EVENT_STREAM}; charset=utf-8")
 # Whether a web page may read a reply is for krouter's own settings to say.
@@ -90,7 +91,8 @@ def to_provider(headers: Headers) -> Headers:
     passed = [
         pair
         for pair in headers
-        if _passes[pair[0]] and (PREFIX not in pair[1] or not _holds_key(pair[1]))
+        if _passes[pair[0]]
+        and (("%" not in pair[1] and PREFIX not in pair[1]) or not _holds_key(pair[1]))
     ]
     named = _named_by_connection(headers) - _NOT_SENT
     return [pair for pair in passed if pair[0] not in named] if named else passed
@@ -116,8 +118,15 @@ def may_hold_credential(query: str) -> bool:
 
 
 def _holds_key(value: str) -> bool:
-    """Whether a key of krouter's stands there, under whatever name a client sends it."""
-    return PREFIX in value and _KEY.search(value) is not None
+    """Whether a key of krouter's stands there, under whatever name a client sends it, and however
+    often a URL has been put into a URL."""
+    for _ in range(_MOST_DECODINGS):
+        if PREFIX in value and _KEY.search(value) is not None:
+            return True
+        if "%" not in value:
+            break
+        value = unquote(value)
+    return False
 
 
 def to_caller(headers: Headers, *secrets: str | None) -> Headers:
@@ -126,9 +135,7 @@ def to_caller(headers: Headers, *secrets: str | None) -> Headers:
     passed = [pair for pair in lowered if _returns[pair[0]]]
     if named := _named_by_connection(lowered):
         passed = [pair for pair in passed if pair[0] not in named]
-    if quotes("\n".join([value for _, value in passed]), secrets):
-        return [pair for pair in passed if not quotes(pair[1], secrets)]
-    return passed
+    return unquoting(passed, secrets)
 
 
 def stream_to_caller(headers: Headers, *secrets: str | None) -> Headers:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
+import shlex
 import signal
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
@@ -28,6 +30,10 @@ COMMAND_PATIENCE = 2.0
 """A command that a caller who has left waited for so long counts as one that hangs."""
 BACKOFF_BASE = 2.0
 BACKOFF_MOST = 300.0
+
+_ASSIGNS = re.compile(r"[A-Za-z_]\w*\+?=[^$`(]*", re.A)
+_NAMES = re.compile(r"[\w./~+-]{1,100}")
+"""What is a program and nothing else of the shell's."""
 
 Run = Callable[[str, Mapping[str, str]], Awaitable[tuple[int, bytes]]]
 
@@ -294,7 +300,7 @@ class Secrets:
 
     async def _run_anew(self, command: str, output: _Output) -> Token:
         """Runs a command and notes how it went. Raises SecretError."""
-        began, what = self._clock(), f"the command {_program(command)!r}"
+        began, what = self._clock(), _command(command)
         output.wanted = False
         try:
             token = await self._run_once(command)
@@ -313,7 +319,7 @@ class Secrets:
         return token
 
     async def _run_once(self, command: str) -> Token:
-        what = f"the command {_program(command)!r}"
+        what = _command(command)
         try:
             status, output = await self._run(command, self._env)
         except TimeoutError:
@@ -338,9 +344,14 @@ def _stamp(path: Path) -> tuple[int, int, int]:
     return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
-def _program(command: str) -> str:
-    """The program alone: the rest of a command line may hold a secret of its own."""
-    return next((word for word in command.split() if "=" not in word), "…")
+def _command(line: str) -> str:
+    """With the program's name alone: the rest of a command line may hold a secret of its own."""
+    try:
+        words = shlex.split(line)
+    except ValueError:  # a quote that does not end
+        words = []
+    program = next((word for word in words if not _ASSIGNS.fullmatch(word)), "")
+    return f"the command {program!r}" if _NAMES.fullmatch(program) else "the command"
 
 
 def _token(raw: bytes, what: str) -> Token:

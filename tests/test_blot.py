@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import pytest
 
-from krouter.blot import blotted, blotted_text, quotes
+from krouter.blot import blotted, blotted_text, quotes, unquoting
 from krouter.callers import carried
 
 
@@ -42,6 +42,49 @@ def test_a_secret_goes_however_it_is_encoded(before: str) -> None:
         assert len(left) < len(each)
         assert quotes(each.decode(), [None, "", HARD])
     assert not quotes("x", [HARD])
+
+
+def odd_forms(secret: str) -> list[str]:
+    """As nobody has to write it, and some do."""
+    escaped = "".join(f"\\u{ord(c):04x}" for c in secret)
+    return [
+        escaped,
+        escaped.upper().replace("\\U", "\\u"),
+        json.dumps(escaped)[1:-1],
+        json.dumps(json.dumps(escaped)[1:-1])[1:-1],
+        f"\\u{ord(secret[0]):04x}{secret[1:]}",
+        secret[:-1] + f"\\u{ord(secret[-1]):04X}",
+        secret[:5] + escaped[30:],
+        "".join(f"%{ord(c):02X}" for c in secret),
+        "".join(f"&#{ord(c)};" for c in secret),
+        "".join(f"&#x{ord(c):x};" for c in secret),
+        secret.encode("utf-16-le").decode(),
+        secret.encode("utf-16-be").decode(),
+    ]
+
+
+@pytest.mark.parametrize("secret", ["sk-canary-ab12cd34", HARD])
+@pytest.mark.parametrize("form", range(len(odd_forms(HARD))))
+def test_a_secret_goes_whose_characters_are_escaped_without_need(secret: str, form: int) -> None:
+    said = odd_forms(secret)[form]
+    error = f'{{"a":"\\n\\u0041 {said} \\u00e4 {said}{said}\\u0042\\\\"}}'
+    mark, end = "[credential]", said[len(said.rstrip("\0")) :]
+    left = blotted_text(error, ["other", secret])
+    start = said[: len(said) - len(said.lstrip("\0"))]
+    gone = f"{start}{mark}{end}"
+    assert left == f'{{"a":"\\n\\u0041 {gone} \\u00e4 {gone}{gone}\\u0042\\\\"}}'
+    assert quotes(said, [secret])
+    assert not quotes(error, ["sk-another"])
+
+
+def test_many_backslashes_are_read_in_no_time() -> None:
+    raw = b"\\" * (1 << 20) + b'"'
+    assert blotted(raw, [HARD]) == raw
+
+
+def test_a_header_goes_that_holds_a_secret_in_its_name() -> None:
+    headers = [("x-a", "b"), ("x-sk-canary-ab12", "c"), ("X-SK-Canary-AB12", ""), ("d", "%41")]
+    assert unquoting(headers, [None, "", "sk-CANARY-ab12"]) == [("x-a", "b"), ("d", "%41")]
 
 
 def test_a_short_secret_is_not_looked_for_in_base64() -> None:

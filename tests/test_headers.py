@@ -77,12 +77,30 @@ def test_a_providers_headers_pass_but_for_one_that_quotes_the_key() -> None:
     assert len(to_caller(headers, "")) == len(to_caller(headers, None)) == 3
 
 
+def test_a_header_does_not_pass_whose_name_holds_the_credential() -> None:
+    headers = [("X-Sk-Canary-AB12", "1"), ("x-fine", "2")]
+    assert to_caller(headers, "sk-canary-ab12") == [("x-fine", "2")]
+
+
 KEY = PREFIX + "aB3_-" * 9
 
 
 @pytest.mark.parametrize("value", [KEY, f"Bearer {KEY}", f"a={KEY}; b"])
 def test_a_key_of_krouter_s_goes_nowhere_under_any_name(value: str) -> None:
     assert to_provider([("x-auth-token", value), *PASSED]) == PASSED
+
+
+ENCODED = "".join(f"%{ord(c):02x}" for c in KEY)
+
+
+@pytest.mark.parametrize(
+    "written", [KEY.replace("-", "%2D"), KEY.replace("-", "%252d"), ENCODED, "kr%2d" + KEY[3:]]
+)
+def test_nor_in_whatever_way_a_url_writes_it(written: str) -> None:
+    assert query_to_provider(f"beta=a%20b&x={written}&{written}=1&y=1") == "beta=a%20b&y=1"
+    assert to_provider([("x-forwarded-uri", f"/v1?x={written}"), ("x-a", "50%")]) == [
+        ("x-a", "50%")
+    ]
 
 
 @pytest.mark.parametrize(

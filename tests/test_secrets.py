@@ -241,6 +241,27 @@ def test_a_failing_command_names_its_program_only(run: Runner, says: str) -> Non
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("A='Bearer hunter2' op x", "the command 'op'"),
+        ("A=\"Bearer hunter2\" B='x hunter2' ~/bin/op", "the command '~/bin/op'"),
+        ("A=Bearer\\ hunter2; op", "the command 'op'"),
+        ("'/my tools/op' hunter2", "the command"),
+        ("A='Bearer hunter2 op", "the command"),
+        ("A=$(echo hunter2 | base64) op", "the command"),
+        ("A=`echo hunter2` op", "the command"),
+        ("<<<hunter2 op", "the command"),
+        ("curl|hunter2 op", "the command"),
+        ("A='hunter2 x'", "the command"),
+    ],
+)
+def test_of_a_command_line_nothing_but_the_program_is_shown(line: str, shown: str) -> None:
+    with pytest.raises(SecretError) as caught:
+        reveal(Secrets({}, Runner(status=3)), f"command:{line}")
+    assert str(caught.value) == f"{shown} failed with status 3"
+
+
 def test_a_command_that_failed_is_tried_again_while_nobody_waits() -> None:
     clock, run = Clock(), Runner(status=1)
     secrets = Secrets({}, run, clock=clock)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from krouter.adapter import Unsendable
-from krouter.blot import blotted, quotes
+from krouter.blot import blotted, unquoting
 from krouter.wire import Incoming
 from krouter_adapters.litellm_lane.ways import Aim
 
@@ -43,8 +43,7 @@ class Blotted:
 
     def __init__(self, reply: Incoming, key: AccessKey) -> None:
         self.status = reply.status
-        secrets = key.secret, key.token
-        self.headers = [pair for pair in reply.headers if not quotes(pair[1], secrets)]
+        self.headers = unquoting(reply.headers, (key.secret, key.token))
         self.dropped = reply.dropped
         self._reply = reply
         self._key = key
