@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import PlainTextResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
@@ -107,6 +108,13 @@ class App:
         return self.router.world.settings.server.body_limit << 20
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._serve != self._dispatch and scope["type"] == "http":
+            headers = request_headers(scope)
+            try:
+                self.guard.check_host(headers)  # a rebound name is given no leave to ask
+            except Refusal as refusal:
+                await send_refusal(send, dialect_of(scope["path"], headers), refusal)
+                return
         await self._serve(scope, receive, send)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -200,7 +208,13 @@ def build_rest(
     home: Path,
 ) -> FastAPI:
     """Everything but the hot endpoints."""
-    app = FastAPI(title="krouter", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="krouter",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+    )
     add_errors(app)
     add_pages(app, router, guard, problems, home)
     add_models(app, router)
@@ -230,6 +244,12 @@ def add_errors(app: FastAPI) -> None:
         body = dialect.error_body(error.status_code, message, {}, told)
         given = final(error.status_code, (error.headers or {}).items())
         return Response(body, error.status_code, dict(given), "application/json")
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse_invalid(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        told = (f"{each['loc'][-1]}: {each['msg']}." for each in error.errors())
+        return await refuse(request, HTTPException(400, " ".join(told)))
 
 
 def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:

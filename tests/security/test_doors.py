@@ -227,6 +227,21 @@ def test_no_page_is_given_leave_unless_configured(krouter: Krouter, path: str) -
             assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
+@pytest.mark.parametrize("origins", [[EVIL], ["*"]])
+@pytest.mark.parametrize("path", [*CALLS, "/health", "/api/quota", "/no"])
+def test_no_page_under_a_rebound_name_is_given_leave(
+    tmp_path: Path, origins: list[str], path: str
+) -> None:
+    with Krouter(tmp_path, settings=f"[server]\ncors_origins = {origins}\n") as open_to:
+        asked = {"origin": EVIL, "access-control-request-method": "POST"}
+        assert open_to.http.options(path, headers=asked).status_code == 200
+        asked["host"] = "evil.example"
+        for method in ("OPTIONS", "GET", "POST"):
+            reply = open_to.http.request(method, path, headers=asked)
+            assert (reply.status_code, "evil.example" in reply.text) == (403, True)
+            assert not [name for name in reply.headers if name.startswith("access-control")]
+
+
 ADMIN = [("GET", "/api/quota"), ("POST", "/api/quota"), ("GET", "/api/routes"), ("POST", "/api/x")]
 
 

@@ -89,3 +89,29 @@ def test_who_sends_no_key_is_told_how_to_send_one(
     told = locked[0].http.post(CHAT, json=BODY).json()["error"]["message"]
     assert "Authorization: Bearer KEY" in told
     assert "krouter keys add NAME" in told
+
+
+@pytest.mark.parametrize("limit", ["abc", "", "1.5", "9" * 5000])
+def test_what_an_admin_call_asks_for_wrongly_is_told_as_any_error(
+    locked: tuple[Krouter, Mapping[str, str]], limit: str
+) -> None:
+    krouter, good = locked
+    reply = krouter.http.get("/api/routes", params={"limit": limit}, headers=good)
+    assert reply.status_code == 400
+    assert reply.headers["x-should-retry"] == "false"
+    error = reply.json()["error"]
+    assert error["type"] == "invalid_request_error"
+    assert error["message"].startswith("limit: ") and "integer" in error["message"]
+    anthropic = {**good, "anthropic-version": "2023-06-01"}
+    reply = krouter.http.get("/api/routes", params={"limit": limit}, headers=anthropic)
+    assert (reply.status_code, reply.json()["type"]) == (400, "error")
+
+
+@pytest.mark.parametrize("path", ["/api/quota/", "/api/routes/", "/health/", "/v1/models/"])
+def test_a_path_with_a_slash_too_many_leads_nowhere_else(
+    locked: tuple[Krouter, Mapping[str, str]], path: str
+) -> None:
+    krouter, good = locked
+    reply = krouter.http.get(path, headers=good)
+    assert (reply.status_code, "location" in reply.headers) == (404, False)
+    assert reply.json()["error"]["message"]
