@@ -26,7 +26,7 @@ from krouter.pool import Pool
 from krouter.refusals import kept_detail, refused_features, refuses_images
 from krouter.route import Attempt, End, Route
 from krouter.settings import Timeouts
-from krouter.stream import MOST_HELD, Relay
+from krouter.stream import BYTES_A_TOKEN, MOST_HELD, Relay
 from krouter.wire import Headers, Incoming, Wire, WireError
 
 MOST_REPLY = 64 << 20
@@ -174,6 +174,8 @@ class Trial(Struct, eq=False):
                 return self._failed_inside(reading.error)
             case Kind.GARBAGE:
                 return self._failed(Fault.GARBAGE, "")
+        if reading.usage is None and self.call.dialect.name != "embeddings":
+            self.note.came = len(raw) // BYTES_A_TOKEN
         answer = self._answer(reply, raw if reading.shown is None else reading.shown)
         if reading.kind is Kind.EMPTY and not self.last:
             failed = self._failed(Fault.EMPTY, "")
@@ -202,7 +204,7 @@ class Trial(Struct, eq=False):
             try:
                 outcome = await self._primed(reply, relay, first_byte, first_token, attempt)
             except BaseException:
-                self.note.usage = tracker.usage
+                self._note_usage(relay)
                 relay.close()
                 raise
         if isinstance(outcome, Failed):
@@ -310,7 +312,7 @@ class Trial(Struct, eq=False):
     def _book(self, relay: Relay) -> None:
         """A caller that leaves after the proper end has its answer."""
         tracker = relay.tracker
-        self.note.usage = tracker.usage
+        self._note_usage(relay)
         if tracker.malformed:
             self.route.notes.append(f"{tracker.malformed} malformed events left out")
         if tracker.complete:
@@ -319,6 +321,13 @@ class Trial(Struct, eq=False):
             self._failed_with(tracker.error_status, [], tracker.error)
         elif self.note.ended is None:
             self._caller_gone()
+
+    def _note_usage(self, relay: Relay) -> None:
+        """What the provider has told, and what has come where that is not all."""
+        tracker, usage = relay.tracker, relay.tracker.usage
+        self.note.usage = usage
+        if usage is None or usage.partial or not tracker.complete:
+            self.note.came = relay.came
 
     async def _refused(self, reply: Incoming, *timers: Limit) -> Failed:
         """The status has come, and it is what counts: the attempt's own limits end here."""

@@ -62,6 +62,10 @@ class _Gathered:
         elif kind in _CALLS:
             self.plain(block.get("name"))
             self.plain(block.get(_CALLS[kind]))
+        elif "inlineData" in block or "inline_data" in block:
+            self.fixed += IMAGE
+        elif "fileData" in block or "file_data" in block:
+            self.fixed += DOCUMENT
         elif kind not in _UNCOUNTED:
             self.plain(block)
 
@@ -71,12 +75,16 @@ class _Gathered:
 
 
 def countable(body: Body) -> Countable:
-    """The system prompt, the messages and the tools of a messages or a responses request."""
+    """The system prompt, the messages and the tools of a request, in any dialect."""
     found = _Gathered()
     found.content(body.value("system") or body.value("instructions") or [])
     for message in _items(body.value("messages")):
         found.fixed += MESSAGE
         found.content(message.get("content"))
+    system = body.value("systemInstruction") or body.value("system_instruction")
+    for turn in (*_items([system]), *_items(body.value("contents"))):
+        found.fixed += MESSAGE
+        found.content(turn.get("parts"))
     given = body.value("input") or []
     found.content(given)
     found.fixed += MESSAGE * (len(given) if isinstance(given, list) else 1)

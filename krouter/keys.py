@@ -194,10 +194,6 @@ class KeyRing:
                 found = key
         return found
 
-    def named(self, name: str) -> Key | None:
-        """The key of that name, as it was when the file was last looked at."""
-        return next((key for key in self._keys if key.name == name), None)
-
     def reload(self) -> None:
         """Reads the file now, whether it seems changed or not."""
         self._looked = self._clock()

@@ -123,6 +123,8 @@ class Attempt(Struct, tag="attempt", tag_field="step"):
     """Of the entry, or of the one that it stands in for."""
     voice: int = 0
     """Which of the route's voices it belongs to, counted from 1; 0 for none."""
+    came: int = 0
+    """About how many tokens of output had come, where the provider has not told all of them."""
 
     @property
     def is_unpriced(self) -> bool:
@@ -370,6 +372,7 @@ class Route(Struct):
         for step in (record := self._plain())["steps"]:
             if step.get("cost") is not None:
                 step["cost"] = dollars(step["cost"])
+            step.pop("came", None)
         for number, voice in enumerate(record["voices"], 1):
             voice |= _spent(self.attempts_of(number))
         return record | _spent(self.attempts)

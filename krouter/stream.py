@@ -28,6 +28,11 @@ MOST_HELD = 64 << 20
 """Bytes of a stream held back; what grows beyond goes on as it comes."""
 
 
+ENVELOPE = 300
+"""Bytes that an event has around its text, or more."""
+BYTES_A_TOKEN = 4
+
+
 LEAST = 1 << 10
 """Bytes of one event that are as good as a whole one: less is silence, however it is spread."""
 
@@ -112,6 +117,8 @@ class Relay:
         """The stream has come as far as `prime` was told to wait for."""
         self.closing: Callable[[], bytes] = bytes
         """Gives the last bytes for the caller once the provider has no more."""
+        self.came = 0
+        """About how many tokens have come: each event is one, and more if it is long."""
         self._reply = reply
         self._secrets = [secret for secret in secrets if secret]
         self._splitter = Splitter()
@@ -249,6 +256,8 @@ class Relay:
     def _take(self, whole: bytes) -> None:
         """Whole events: fed until there is content, then skimmed, so that most of a stream passes
         in the pieces that it came in."""
+        events = whole.count(b"data:")
+        self.came += events + max(0, len(whole) - events * ENVELOPE) // BYTES_A_TOKEN
         rest = whole if self._flows else self._begun_with(whole)
         size = self.tracker.skim(rest) if self._flows else 0
         if size:

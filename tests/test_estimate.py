@@ -50,6 +50,10 @@ def said(*blocks: Any) -> list[Any]:
         ({"messages": said({"type": "redacted_thinking", "data": "secret"})}, "", MESSAGE),
         ({"tools": [{"name": "ls", "input_schema": {}, "cache_control": {"type": "ephemeral"}}]},
          '{"name":"ls","input_schema":{}}', MESSAGE),
+        ({"systemInstruction": {"parts": [{"text": "a"}]}, "contents": [{"role": "user", "parts": [
+            {"text": "b"}, {"inlineData": {"mimeType": "image/png", "data": "iVBOR"}},
+            {"fileData": {"fileUri": "gs://x"}}, {"functionCall": {"name": "ls"}}]}]},
+         'a\nb\n{"functionCall":{"name":"ls"}}', 2 * MESSAGE + IMAGE + DOCUMENT),
         ({"messages": "no list", "tools": 7, "system": 3}, "", 0),
     ],
 )  # fmt: skip

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 
+from krouter.adapter import Call
+from krouter.catalog import Prices
 from krouter.keys import Key, KeyRing
+from krouter.route import Attempt, Route
 from krouter.serve.intake import Gate, Refusal, Scope, presented_keys
 from krouter.serve.limits import Limiter
 from krouter.serve.strangers import Strangers, sender_of
 from krouter.wire import Headers
+from krouter.world import World
 
 NEEDED = (
     "An API key of krouter is needed: send it as Authorization: Bearer KEY or x-api-key: KEY."
@@ -48,6 +52,15 @@ class Guard:
     def admit(self, key: Key, *, free: bool) -> None:
         """A request of a key with limits. Raises Refusal."""
         self._limiter.admit(key, free=free)
+
+    def begin(self, route: Route, key: Key, call: Call, world: World) -> None:
+        """A request of a key with limits begins."""
+
+        def prices(attempt: Attempt) -> Prices | None:
+            provider = world.registry.providers.get(attempt.provider)
+            return provider and world.catalog.facts(provider, attempt.model).prices
+
+        self._limiter.begin(route, key, call.body, prices)
 
     def _stranger(self, scope: Scope) -> Refusal:
         """A wrong key."""

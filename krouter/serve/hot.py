@@ -161,7 +161,7 @@ class Endpoint:
         hangup, outlet = Hangup(receive, self._lookout), Outlet(send)
         answer: Answer | None = None
         try:
-            answer = framed(await self._answered(call, outlet), call)
+            answer = framed(await self._answered(call, outlet, key), call)
             await self._deliver(answer, send, outlet, hangup)
         except OSError:
             pass  # the caller's socket broke
@@ -172,12 +172,14 @@ class Endpoint:
             hangup.stop()
             outlet.stop()
 
-    async def _answered(self, call: Call, outlet: Outlet) -> Answer:
+    async def _answered(self, call: Call, outlet: Outlet, key: Key | None) -> Answer:
         """The answer; a fault of krouter's own is an error in the caller's dialect too."""
         routes: list[Route] = []
 
         def began(route: Route) -> None:
             routes.append(route)
+            if key is not None and key.is_limited:
+                self._guard.begin(route, key, call, self._router.world)
             if call.stream and (keep_alive := self._dialect.keep_alive):
                 seconds = self._router.world.keep_alive
                 outlet.watch(keep_alive, seconds, lambda: _early_head(route))

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 
 from krouter.allowance import Rate, fits, is_glob, period_at
+from krouter.body import Body
+from krouter.catalog import Prices
 from krouter.costs import PER_DOLLAR, dollars
-from krouter.keys import Key, KeyRing
+from krouter.keys import Key
 from krouter.route import Attempt, Route, Skipped
 from krouter.router import LONGEST_NAME, Destination, UnknownModel, resolve
+from krouter.serve.charges import charge, prompt_tokens
 from krouter.serve.intake import Refusal
 from krouter.serve.refused import waiting
 from krouter.spending import Spending, Spent
@@ -17,13 +20,37 @@ from krouter.world import World
 
 _SHOWN = 10
 
+PricesOf = Callable[[Attempt], Prices | None]
+"""The prices of what was asked; None where its provider is not known."""
+
+
+class _Payer:
+    """The id of the key that a request is on, and what its attempts are charged by."""
+
+    __slots__ = ("_body", "_prices", "_prompt", "key")
+
+    def __init__(self, key: str, body: Body, prices: PricesOf) -> None:
+        self.key, self._body, self._prices = key, body, prices
+        self._prompt: int | None = None
+
+    def charge(self, attempt: Attempt) -> int | None:
+        prices = self._prices(attempt)
+        return attempt.cost if prices is None else charge(attempt, prices, self._tokens)
+
+    def _tokens(self) -> int:
+        if self._prompt is None:
+            self._prompt = prompt_tokens(self._body)
+        return self._prompt
+
 
 class Limiter:
     """Counts what keys with limits ask for and spend. `now` gives epoch seconds."""
 
-    def __init__(self, keys: KeyRing, spending: Spending, now: Callable[[], float]) -> None:
-        self._keys, self._spending, self._now = keys, spending, now
+    def __init__(self, spending: Spending, now: Callable[[], float]) -> None:
+        self._spending, self._now = spending, now
         self._rates: dict[str, Rate] = {}
+        self._payers: dict[str, _Payer] = {}
+        """Of the routes under way, by their ids."""
 
     def admit(self, key: Key, *, free: bool) -> None:
         """A request of `key`; one that is `free` costs nothing. Raises Refusal."""
@@ -62,26 +89,37 @@ class Limiter:
             notes={"krouter_resets_at": reset},
         )
 
+    def begin(self, route: Route, key: Key, body: Body, prices: PricesOf) -> None:
+        """A request of `key` begins. It is the key's, whatever becomes of its name meanwhile."""
+        if key.budget is not None:
+            self._payers[route.id] = _Payer(key.id, body, prices)
+
     def book(self, route: Route) -> None:
         """A request is over. What a late call of it costs comes with `amend`."""
-        if route.caller:
-            done = (each for each in route.attempts if each.ended is not None)
+        if self._payers:
+            done = [each for each in route.attempts if each.ended is not None]
             self._add(route, done if route.lingers else route.attempts)
 
     def amend(self, route: Route, news: Iterable[Attempt | Skipped]) -> None:
         """Late calls of a request that is over have ended; `news` are their steps."""
-        if route.caller:
-            self._add(route, (step for step in news if isinstance(step, Attempt)))
+        self._add(route, [step for step in news if isinstance(step, Attempt)])
 
     def _add(self, route: Route, attempts: Iterable[Attempt]) -> None:
-        key = self._keys.named(route.caller)
-        if key is None or key.budget is None:
+        payer = self._payers.get(route.id)
+        if payer is None:
             return
+        if not route.lingers:
+            del self._payers[route.id]
         spent = Spent()
         for each in attempts:
-            spent = spent.plus(Spent(each.cost or 0, each.is_unpriced))
+            cost = payer.charge(each)
+            if cost is not None and cost != each.cost:
+                told = f"about ${dollars(cost):.4f} in the budget of its key"
+                route.notes.append(f"{each.entry}: not all its tokens are known; {told}")
+            unpriced = cost is None and each.is_unpriced
+            spent = spent.plus(Spent(cost or 0, unpriced))
         if spent != Spent():
-            self._spending.add(key.id, spent)
+            self._spending.add(payer.key, spent)
 
     @property
     def problems(self) -> list[str]:

@@ -113,13 +113,13 @@ def open_server(
     if public and not house.keys.required:
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
-    limiter = Limiter(house.keys, Spending(paths.spending, now, partial(log, "SPENDING")), now)
+    limiter = Limiter(Spending(paths.spending, now, partial(log, "SPENDING")), now)
     guard = Guard(house.keys, gate_of(settings, host), public, limiter, Strangers())
     metrics = Metrics(lambda: house.router.world.board)
     house.router.books.append(metrics.book)
     house.router.amended.append(metrics.amend)
-    house.router.books.append(limiter.book)
-    house.router.amended.append(limiter.amend)
+    house.router.books.insert(0, limiter.book)  # it notes in the route what it has guessed
+    house.router.amended.insert(0, limiter.amend)
 
     def problems() -> list[str]:
         return [*house.problems, *limiter.problems]

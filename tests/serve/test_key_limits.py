@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ import openai
 import pytest
 from hypothesis import given
 
+from krouter.body import Body
 from krouter.cli.serve import Printer
-from krouter.keys import KeyRing, Limits, add_key, list_keys
+from krouter.keys import Limits, add_key, list_keys, remove_key
 from krouter.ledger_reader import Filter, LedgerReader
 from krouter.serve.limits import Limiter
 from krouter.spending import Spending, read_spent
@@ -34,7 +36,7 @@ QUARTER = "ok:usage=100000,0"
 """Costs 0.25 dollars, as `PRICED`."""
 PRICED = "openai/gpt-4o"
 
-ENV = {"OPENAI_API_KEY": "fake"}
+ENV = {"OPENAI_API_KEY": "fake", "ANTHROPIC_API_KEY": "fake"}
 
 Lock = Callable[..., Krouter]
 
@@ -326,9 +328,9 @@ def test_late_calls_are_spent_once(told: list[Told]) -> None:
         path, clock = Path(folder) / "keys.json", Clock()
         add_key(path, "laptop", 0.0, limits=Limits(budget="1/day"))
         spending = Spending(Path(folder) / "spending.db", clock)
-        limiter = Limiter(KeyRing(path), spending, clock)
-        for route, _ in told:
-            route.caller = "laptop"
+        limiter = Limiter(spending, clock)
+        (key,) = list_keys(path)
+        limiter.begin(told[0][0], key, Body.parse(b"{}"), lambda attempt: None)
         limiter.book(told[0][0])
         for route, news in told[1:]:
             limiter.amend(route, news)
@@ -336,6 +338,104 @@ def test_late_calls_are_spent_once(told: list[Told]) -> None:
         cost, unpriced = sum(a.cost or 0 for a in attempts), sum(a.is_unpriced for a in attempts)
         assert spending.since(list_keys(path)[0].id, 0) == (cost, unpriced)
         limiter.close()
+
+
+LONG = "word " * 40_000
+"""About 57,000 tokens, which cost 0.14 dollars."""
+
+
+def settled(krouter: Krouter) -> None:
+    """Returns once every request that is over is booked, too."""
+    krouter.idle()
+    booked = threading.Event()
+    krouter.loop.call_soon_threadsafe(booked.set)
+    assert booked.wait(30)
+
+
+def spent_of(krouter: Krouter, folder: Path) -> float:
+    settled(krouter)
+    (key,) = list_keys(folder / "keys.json")
+    told = read_spent(folder / "spending.db", key.id, 0)
+    assert told is not None
+    assert told.unpriced == 0
+    return told.cost / 1e12
+
+
+def test_a_stream_that_its_caller_cuts_is_charged(
+    locked: Lock, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.script("gpt-4o", ["ok:chunks=500;gate=cut,100"])
+    krouter = locked(budget="9/day")
+    body = {"model": PRICED, "stream": True, "messages": [{"role": "user", "content": LONG}]}
+    with krouter.http.stream("POST", "/v1/chat/completions", json=body) as reply:
+        assert upstream.gate("cut").reached.wait(30)
+        next(reply.iter_raw())
+    assert 0.10 < spent_of(krouter, tmp_path) < 0.20
+    (note,) = krouter.last_route["notes"]
+    assert note.startswith("openai/gpt-4o: not all its tokens are known; about $0.1")
+    (attempt,) = krouter.last_route["steps"]
+    assert attempt["cost"] is None
+
+
+def test_tokens_that_a_provider_told_before_its_caller_left_are_what_is_charged(
+    locked: Lock, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.script("claude-sonnet-4-5", ["ok:chunks=5000;usage=100000,5000;gate=cut,4000"])
+    anthropic_ = f'[provider.anthropic]\nbase_url = "{upstream.url}/v1"\n'
+    krouter = locked(anthropic_, budget="9/day")
+    body = {
+        "model": "anthropic/claude-sonnet-4-5",
+        "max_tokens": 9,
+        "stream": True,
+        "messages": [{"role": "user", "content": "hello"}],
+    }
+    with krouter.http.stream("POST", "/v1/messages", json=body) as reply:
+        pieces = reply.iter_raw()
+        while not upstream.gate("cut").reached.wait(0):
+            next(pieces)
+    told = 0.30  # 100,000 tokens of input
+    assert told + 0.015 < spent_of(krouter, tmp_path) < told + 0.08
+
+
+def test_a_call_that_its_caller_leaves_is_charged(
+    locked: Lock, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.script("gpt-4o", ["ok:gate=never"])
+    krouter = locked(budget="9/day")
+    body = {"model": PRICED, "messages": [{"role": "user", "content": LONG}]}
+    with pytest.raises(httpx.ReadTimeout):
+        krouter.http.post("/v1/chat/completions", json=body, timeout=1)
+    assert 0.10 < spent_of(krouter, tmp_path) < 0.20
+
+
+def test_errors_are_free(locked: Lock, upstream: Upstream, tmp_path: Path) -> None:
+    upstream.script("gpt-4o", ["status=400", "status=500", "reset"])
+    krouter = locked(budget="9/day")
+    for _ in range(3):
+        assert krouter.chat(PRICED).status_code >= 400
+    settled(krouter)
+    assert not (tmp_path / "spending.db").exists()
+
+
+def test_what_a_key_spends_is_its_own_though_another_has_its_name_by_then(
+    locked: Lock, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.script("gpt-4o", ["ok:usage=100000,0;gate=late,1"])
+    krouter = locked(budget="9/day")
+    path = tmp_path / "keys.json"
+    (old,) = list_keys(path)
+    body = {"model": PRICED, "stream": True, "messages": [{"role": "user", "content": "hi"}]}
+    with krouter.http.stream("POST", "/v1/chat/completions", json=body) as reply:
+        assert upstream.gate("late").reached.wait(30)
+        remove_key(path, "laptop")
+        add_key(path, "laptop", 0.0, limits=Limits(budget="1/day"))
+        krouter.served.house.keys.reload()
+        upstream.gate("late").open()
+        reply.read()
+    settled(krouter)
+    (new,) = list_keys(path)
+    assert read_spent(tmp_path / "spending.db", new.id, 0) == (0, 0)
+    assert read_spent(tmp_path / "spending.db", old.id, 0) == (25 * 10**10, 0)
 
 
 # Who asked
