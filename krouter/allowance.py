@@ -101,12 +101,18 @@ class Rate:
 
     def ask(self, limit: int, now: float) -> float:
         """Lets a request in and gives 0, or gives the seconds after which one would be let in."""
+        wait = self.wait(limit, now)
+        if not wait:
+            self._let_in.append(now)
+        return wait
+
+    def wait(self, limit: int, now: float) -> float:
+        """The seconds after which a request would be let in."""
         seen = self._let_in
         while seen and not now - MINUTE < seen[0]:
             seen.popleft()
         if seen and seen[-1] > now:  # the clock has been set back
             seen.clear()
         if len(seen) < limit:
-            seen.append(now)
             return 0.0
         return seen[len(seen) - limit] + MINUTE - now

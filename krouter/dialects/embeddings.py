@@ -20,6 +20,7 @@ from krouter.dialects.base import (
     Kind,
     Reading,
     Tracker,
+    Usage,
     asked_in,
     error_status,
     rename,
@@ -69,7 +70,7 @@ class Embeddings:
             return Reading(Kind.GARBAGE)
         if reply.error:
             return Reading(Kind.ERROR, error=raw, status=error_status(raw))
-        usage = read_usage(reply.usage)
+        usage = _usage(reply.usage)
         if reply.data is msgspec.UNSET or not all(map(_is_vector, reply.data or ())):
             return Reading(Kind.GARBAGE, usage)
         return Reading(Kind.ANSWER if reply.data else Kind.EMPTY, usage)
@@ -87,6 +88,13 @@ class Embeddings:
 
     def ending(self, tracker: Tracker) -> bytes:
         return CHAT.ending(tracker)
+
+
+def _usage(told: Any) -> Usage | None:
+    """Vectors are no tokens, so those of the input are all there are."""
+    if read_usage(told) is None:
+        return None
+    return read_usage({"completion_tokens": 0, **told})
 
 
 _NOTHING = re.compile(rb"\[\s*\]")

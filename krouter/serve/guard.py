@@ -49,8 +49,12 @@ class Guard:
             has_presented = True
         raise (self._stranger(scope) if has_presented else Refusal(401, NEEDED))
 
+    def check(self, key: Key, *, free: bool) -> None:
+        """Whether a request of a key with limits may come. Raises Refusal."""
+        self._limiter.check(key, free=free)
+
     def admit(self, key: Key, *, free: bool) -> None:
-        """A request of a key with limits. Raises Refusal."""
+        """A request of a key with limits has come. Raises Refusal."""
         self._limiter.admit(key, free=free)
 
     def begin(self, route: Route, key: Key, call: Call, world: World) -> None:

@@ -144,9 +144,12 @@ class Endpoint:
             query = scope["query_string"].decode("latin-1")
             key = self._guard.authorize(with_key_of(query, headers), scope)
             check_page(headers, self._router.world.settings.server.cors_origins)
-            if key is not None and key.is_limited:
-                self._guard.admit(key, free=self._free)
+            limited = key if key is not None and key.is_limited else None
+            if limited is not None:  # before a body is read for nothing
+                self._guard.check(limited, free=self._free)
             raw = await read_body(receive, headers, self._limit())
+            if limited is not None:  # others may have been let in while it came
+                self._guard.admit(limited, free=self._free)
             caller = "" if key is None else key.name
             call = parse_call(self._dialect, raw, headers, scope["path"], query, caller)
             if key is not None and key.models is not None:

@@ -52,8 +52,15 @@ class Limiter:
         self._payers: dict[str, _Payer] = {}
         """Of the routes under way, by their ids."""
 
+    def check(self, key: Key, *, free: bool) -> None:
+        """Whether a request of `key` may come; one that is `free` costs nothing. Raises Refusal."""
+        self._check(key, free, Rate.wait)
+
     def admit(self, key: Key, *, free: bool) -> None:
-        """A request of `key`; one that is `free` costs nothing. Raises Refusal."""
+        """A request of `key` has come, and counts. Raises Refusal."""
+        self._check(key, free, Rate.ask)
+
+    def _check(self, key: Key, free: bool, ask: Callable[[Rate, int, float], float]) -> None:
         now = self._now()
         if key.budget is not None and not free:
             self._check_budget(key, now)
@@ -62,7 +69,7 @@ class Limiter:
         rate = self._rates.get(key.id)
         if rate is None:
             rate = self._rates[key.id] = Rate()
-        if wait := rate.ask(key.rpm, now):
+        if wait := ask(rate, key.rpm, now):
             times = "request" if key.rpm == 1 else "requests"
             message = (
                 f"The key {key.name!r} may make {key.rpm} {times} a minute; the next in"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import anthropic
 import httpx
@@ -338,6 +340,51 @@ def test_late_calls_are_spent_once(told: list[Told]) -> None:
         cost, unpriced = sum(a.cost or 0 for a in attempts), sum(a.is_unpriced for a in attempts)
         assert spending.since(list_keys(path)[0].id, 0) == (cost, unpriced)
         limiter.close()
+
+
+def begun(krouter: Krouter, body: bytes) -> socket.socket:
+    """A caller that has sent all but the last byte of its request."""
+    host, port = urlsplit(krouter.url).netloc.split(":")
+    caller = socket.create_connection((host, int(port)), timeout=60)
+    key = krouter.http.headers["x-krouter-key"]
+    head = (
+        f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\nx-krouter-key: {key}\r\n"
+        f"connection: close\r\ncontent-length: {len(body)}\r\nexpect: 100-continue\r\n\r\n"
+    )
+    caller.sendall(head.encode())
+    assert b"100" in caller.recv(100)  # it is being read
+    caller.sendall(body[:-1])
+    return caller
+
+
+def ended(caller: socket.socket, body: bytes) -> int:
+    """The status that the last byte brings."""
+    with caller:
+        caller.sendall(body[-1:])
+        said = b""
+        while piece := caller.recv(1 << 16):
+            said += piece
+    return int(said.split()[1])
+
+
+@pytest.mark.parametrize("limit", [{"rpm": 2}, {"budget": "0.50/day"}])
+def test_bodies_cannot_be_stored_up(
+    locked: Lock, upstream: Upstream, limit: dict[str, Any]
+) -> None:
+    upstream.script("gpt-4o", [QUARTER])
+    krouter = locked(**limit)
+    body = b'{"model": "openai/gpt-4o", "messages": [{"role": "user", "content": "hi"}]}'
+    callers = [begun(krouter, body) for _ in range(5)]
+    assert [ended(caller, body) for caller in callers] == [200, 200, 429, 429, 429]
+    assert len(upstream.requests) == 2
+
+
+def test_embeddings_are_charged(locked: Lock, tmp_path: Path) -> None:
+    krouter = locked(budget="9/day")
+    body = {"model": "openai/text-embedding-3-small", "input": "hello " * 1000}
+    assert krouter.http.post("/v1/embeddings", json=body).status_code == 200
+    assert spent_of(krouter, tmp_path) == krouter.last_route["cost"] > 0
+    assert krouter.last_route["notes"] == []
 
 
 LONG = "word " * 40_000
