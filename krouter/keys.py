@@ -8,6 +8,7 @@ instead of a tenth of a second. The digests of the keys that came last are kept 
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import json
@@ -15,7 +16,7 @@ import os
 import secrets
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -24,11 +25,19 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from krouter.allowance import MOST_PER_MINUTE, Budget, check_models, parse_budget
+from krouter.private import check_regular
 from krouter.problems import ConfigError, Problem, did_you_mean, problems_of
 from krouter.settings import Name, check_name
 
+try:
+    import fcntl
+except ImportError:  # a system without flock
+    fcntl = None  # type: ignore[assignment]
+
 PREFIX = "kr-"
 LOOK_AGAIN = 1.0
+LOCK_SECONDS, LOCK_LOOK = 10.0, 0.01
+"""How long another process that changes the file is waited for, and how often that is looked at."""
 
 
 def _budget(text: str) -> str:
@@ -92,6 +101,7 @@ class _KeyFile(BaseModel):
 def list_keys(path: Path) -> tuple[Key, ...]:
     """The keys in `path`, none without the file. Raises ConfigError if it cannot be understood."""
     try:
+        check_regular(path)
         return _KeyFile.model_validate(json.loads(path.read_bytes())).keys
     except FileNotFoundError:
         return ()
@@ -116,35 +126,41 @@ def add_key(
     `now` is in seconds since 1970, `token` makes text from that many random bytes. Raises
     ConfigError for a name that is bad or taken, or a file that cannot be understood or written.
     """
-    keys = list_keys(path)
-    _refuse_name(path, name, keys)
+    _check_name(path, name)
     key = PREFIX + token(32)
     created = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
     made = Key(name=name, hash=_digest(key), created=created, **limits.model_dump())
-    _write(path, (*keys, made))
+    with _alone(path):
+        keys = list_keys(path)
+        if any(each.name == name for each in keys):
+            message = f"there is a key {name!r} already."
+            raise ConfigError([Problem(str(path), "", message, "Remove it, or take another name.")])
+        _write(path, (*keys, made))
     return key
 
 
 def change_key(path: Path, name: str, change: Callable[[Key], Limits]) -> Key:
     """Give the key called `name` other limits, which `change` makes of it. Raises ConfigError if
     there is none."""
-    keys = list_keys(path)
-    found = next((key for key in keys if key.name == name), None)
-    if found is None:
-        raise ConfigError([_no_key(path, name, keys)])
-    limits = {field: getattr(change(found), field) for field in Limits.model_fields}
-    changed = found.model_copy(update=limits)
-    _write(path, tuple(changed if key is found else key for key in keys))
+    with _alone(path):
+        keys = list_keys(path)
+        found = next((key for key in keys if key.name == name), None)
+        if found is None:
+            raise ConfigError([_no_key(path, name, keys)])
+        limits = {field: getattr(change(found), field) for field in Limits.model_fields}
+        changed = found.model_copy(update=limits)
+        _write(path, tuple(changed if key is found else key for key in keys))
     return changed
 
 
 def remove_key(path: Path, name: str) -> None:
     """Forget the key called `name`. Raises ConfigError if there is none."""
-    keys = list_keys(path)
-    kept = tuple(key for key in keys if key.name != name)
-    if len(kept) == len(keys):
-        raise ConfigError([_no_key(path, name, keys)])
-    _write(path, kept)
+    with _alone(path):
+        keys = list_keys(path)
+        kept = tuple(key for key in keys if key.name != name)
+        if len(kept) == len(keys):
+            raise ConfigError([_no_key(path, name, keys)])
+        _write(path, kept)
 
 
 def _no_key(path: Path, name: str, keys: tuple[Key, ...]) -> Problem:
@@ -185,7 +201,9 @@ class KeyRing:
         return None if found is None else found.name
 
     def find(self, token: str) -> Key | None:
-        """The key that `token` is. Takes the same time for every key and for none."""
+        """The key that `token` is. Its digest is compared with those of all keys, each in constant
+        time, so that it takes the same for every key and for none. Making the digest takes longer
+        for a long token, and next to nothing for one that was presented lately, key or not."""
         self._refresh()
         digest = _digest(token)
         found = None
@@ -233,25 +251,81 @@ def _digest(token: str) -> str:
     return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def _refuse_name(path: Path, name: str, keys: tuple[Key, ...]) -> None:
+def _check_name(path: Path, name: str) -> None:
     try:
         check_name(name)
     except ValueError as error:
         raise ConfigError([Problem(str(path), "", f"{name!r} is no name: {error}.")]) from None
-    if any(key.name == name for key in keys):
-        message = f"there is a key {name!r} already."
-        raise ConfigError([Problem(str(path), "", message, "Remove it, or take another name.")])
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Lets one process at a time read the file and write it anew, so that none undoes what another
+    has done. Raises ConfigError."""
+    lock = _target(path).with_name(f".{_target(path).name}.lock")
+    with _told(path):
+        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        held = _lock(lock)
+    try:
+        yield
+    finally:
+        if fcntl is None:
+            os.close(held)  # nobody can remove an open file there
+        with contextlib.suppress(OSError):
+            lock.unlink()
+        if fcntl is not None:
+            os.close(held)
+
+
+def _lock(lock: Path) -> int:
+    """The lock, once no other process has it. One that ends lets go of it; where systems have no
+    such locks, having made the file is having it."""
+    ends = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            if fcntl is None:
+                return os.open(lock, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600)
+            check_regular(lock)
+            held = os.open(lock, os.O_CREAT | os.O_RDWR, 0o600)
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if _is_at(lock, held):  # who had it before removes it
+                    return held
+            os.close(held)
+        except FileExistsError:
+            pass
+        if time.monotonic() > ends:
+            raise TimeoutError(errno.ETIMEDOUT, f"another process holds {lock.name}")
+        time.sleep(LOCK_LOOK)
+
+
+def _is_at(path: Path, held: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(held))
+    except FileNotFoundError:
+        return False
+
+
+def _target(path: Path) -> Path:
+    """The file itself, where the path is a link to it."""
+    return Path(os.path.realpath(path))
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What the system refuses, as a ConfigError."""
+    try:
+        yield
+    except OSError as error:
+        message = f"cannot be written: {error.strerror}."
+        raise ConfigError([Problem(str(path), "", message)]) from None
 
 
 def _write(path: Path, keys: tuple[Key, ...]) -> None:
     content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
     text = json.dumps(content, indent=2) + "\n"
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _replace(path, text.encode())
-    except OSError as error:
-        message = f"cannot be written: {error.strerror}."
-        raise ConfigError([Problem(str(path), "", message)]) from None
+    with _told(path):
+        _replace(_target(path), text.encode())
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -17,6 +18,16 @@ def make_private(path: Path) -> None:
         found = os.stat(path)
         if stat.S_ISREG(found.st_mode) and found.st_mode & OTHERS and _is_own(found):
             os.chmod(path, stat.S_IMODE(found.st_mode) & ~OTHERS)
+
+
+def check_regular(path: Path) -> None:
+    """Raises OSError for what is there and is no file: a pipe or a device may be read for ever."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return
+    if not stat.S_ISREG(found.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file")
 
 
 def exposure(path: Path) -> str:

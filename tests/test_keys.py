@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -193,3 +195,53 @@ def test_an_unreadable_or_unwritable_place(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be"):
         add_key(tmp_path / "file" / "keys.json", "a", NOW)
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from krouter.keys import add_key, change_key, remove_key
+path, name = Path(sys.argv[1]), sys.argv[2]
+for number in range(12):
+    add_key(path, f"{name}{number}", 0.0)
+    add_key(path, "passing" + name, 0.0)
+    remove_key(path, "passing" + name)
+"""
+
+
+def test_commands_at_the_same_time_undo_nothing_of_each_other(path: Path) -> None:
+    command = [sys.executable, "-c", CHILD, str(path)]
+    children = [subprocess.Popen([*command, name]) for name in "abcd"]
+    assert [child.wait(60) for child in children] == [0] * 4
+    assert {key.name for key in list_keys(path)} == {f"{a}{n}" for a in "abcd" for n in range(12)}
+    assert os.listdir(path.parent) == ["keys.json"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links")
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_what_is_no_file_is_not_waited_for(path: Path, kind: str) -> None:
+    path.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    ring = KeyRing(path, Clock())
+    assert ring.required
+    assert "no regular file" in (ring.problem or "")
+    with pytest.raises(ConfigError, match="no regular file"):
+        list_keys(path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_is_written_through(path: Path, tmp_path: Path, is_there: bool) -> None:
+    target = tmp_path / "elsewhere" / "real.json"
+    target.parent.mkdir()
+    path.parent.mkdir()
+    if is_there:
+        add_key(target, "a", NOW)
+    path.symlink_to(target)
+    add_key(path, "b", NOW)
+    assert path.is_symlink()
+    assert [key.name for key in list_keys(target)] == (["a", "b"] if is_there else ["b"])
+    assert os.listdir(target.parent) == ["real.json"]
