@@ -14,6 +14,8 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from krouter.private import check_regular, make_private
+
 HOUR = 3600
 KEPT_SECONDS = 40 * 86_400
 """Longer than the longest period."""
@@ -32,6 +34,10 @@ _ADD = (
     " DO UPDATE SET cost = MIN(cost + excluded.cost, ?5), unpriced = unpriced + excluded.unpriced"
 )
 _SUM = "SELECT cost, unpriced FROM spent WHERE key = ? AND hour >= ?"
+_ODD = (
+    "SELECT 1 FROM spent WHERE typeof(hour) <> 'integer' OR typeof(cost) <> 'integer'"
+    " OR typeof(unpriced) <> 'integer' OR cost < 0 OR unpriced < 0 LIMIT 1"
+)
 _TIDY = "DELETE FROM spent WHERE hour < ?"
 
 
@@ -60,6 +66,8 @@ class Spending:
         """What the file held of a key since an hour, and when that was read."""
         self._unwritten: dict[tuple[str, int], Spent] = {}
         self._failed_at: float | None = None
+        for file in _files(path):
+            make_private(file)
 
     def since(self, key: str, start: int) -> Spent:
         """What `key` has spent since `start`, the beginning of an hour."""
@@ -160,6 +168,9 @@ class Spending:
             return self._db
         self._let_go()
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        for file in _files(self._path):
+            check_regular(file)
+            make_private(file)
         os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         db = self._db = sqlite3.connect(self._path, BUSY_SECONDS)
         self._stamp = _stamp(self._path)
@@ -168,6 +179,8 @@ class Spending:
         with db:
             db.execute(_TABLE)
             db.execute(_TIDY, (int(self._now()) - KEPT_SECONDS,))
+        if db.execute(_ODD).fetchone():
+            raise _odd()
         return db
 
     def _let_go(self) -> None:
@@ -182,6 +195,8 @@ def read_spent(path: Path, key: str, start: int, wait: float = 1.0) -> Spent | N
     try:
         if not path.exists():
             return Spent()
+        for file in _files(path):
+            check_regular(file)
         uri = f"{path.absolute().as_uri()}?mode=ro"
         with closing(sqlite3.connect(uri, timeout=wait, uri=True)) as db:
             return _total(db, key, start)
@@ -191,7 +206,18 @@ def read_spent(path: Path, key: str, start: int, wait: float = 1.0) -> Spent | N
 
 def _total(db: sqlite3.Connection, key: str, start: int) -> Spent:
     rows = db.execute(_SUM, (key, start)).fetchall()
+    if not all(isinstance(each, int) and each >= 0 for row in rows for each in row):
+        raise _odd()
     return Spent(sum(cost for cost, _ in rows), sum(unpriced for _, unpriced in rows))
+
+
+def _odd() -> sqlite3.Error:
+    return sqlite3.DataError("something in it is no sum")
+
+
+def _files(path: Path) -> list[Path]:
+    """The file, and those that SQLite has beside it."""
+    return [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
 
 def _is_corrupt(error: Exception) -> bool:

@@ -191,3 +191,74 @@ def test_a_sum_has_no_end(path: Path) -> None:
     spending.add("a", Spent(2**80, 0))
     assert spending.problem == ""
     assert spending.since("a", START).cost >= 2**62
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are POSIX's")
+def test_a_file_that_others_may_read_is_mended(path: Path) -> None:
+    spending = Spending(path, Clock())
+    spending.add("a", Spent(1, 0))  # which keeps all three open
+    assert len(list(path.parent.iterdir())) == 3
+    for file in path.parent.iterdir():
+        file.chmod(0o666)
+    Spending(path, Clock())
+    for file in path.parent.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+@pytest.mark.parametrize("column", ["cost", "unpriced", "hour"])
+@pytest.mark.parametrize("value", ["abc", -5, 1.5, b"x"])
+def test_what_is_no_sum_is_trouble_with_the_file(path: Path, column: str, value: object) -> None:
+    if column == "hour" and not isinstance(value, str | bytes):
+        value = "long ago"  # numbers of long ago are forgotten
+    clock, told = Clock(START + 1.0), list[str]()
+    Spending(path, clock).add("a", Spent(5, 0))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(f"UPDATE spent SET {column} = ?", (value,))
+    spending = Spending(path, clock, told.append)
+    for round in range(1, 4):
+        spending.since("a", START)
+        spending.add("a", Spent(7, 0))
+        assert spending.since("a", START).cost >= 7 * round
+        assert "no sum" in spending.problem
+        clock.forward(2)
+    assert len(told) == 1
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("DELETE FROM spent")
+    clock.forward(2)
+    assert spending.since("a", START) == (21, 0)
+    assert not spending.problem
+    assert read_spent(path, "a", START) == (21, 0)
+
+
+@pytest.mark.parametrize("value", ["abc", -5, 1.5])
+def test_a_sum_that_cannot_be_read_is_unknown(path: Path, value: object) -> None:
+    Spending(path, Clock(START + 1.0)).add("a", Spent(5, 0))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE spent SET cost = ?", (value,))
+    assert read_spent(path, "a", START) is None
+
+
+def test_a_sum_that_is_spoiled_while_the_file_is_open(path: Path) -> None:
+    clock = Clock(START + 1.0)
+    spending = Spending(path, clock)
+    spending.add("a", Spent(5, 0))
+    assert spending.since("a", START) == (5, 0)
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE spent SET cost = 'abc'")
+    clock.forward(2)
+    assert spending.since("a", START) == (5, 0)
+    assert "no sum" in spending.problem
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes")
+@pytest.mark.parametrize("tail", ["", "-wal", "-shm"])
+def test_a_pipe_is_not_waited_for(path: Path, tail: str) -> None:
+    spending = Spending(path, Clock(START + 1.0))
+    path.parent.mkdir()
+    if tail:
+        path.touch()
+    os.mkfifo(f"{path}{tail}")
+    spending.add("a", Spent(5, 0))
+    assert spending.since("a", START) == (5, 0)
+    assert "no regular file" in spending.problem
+    assert read_spent(path, "a", START) is None
