@@ -39,7 +39,7 @@ from krouter.serve.intake import (
     with_key_of,
 )
 from krouter.serve.models import KEY, add_models
-from krouter.serve.refused import final
+from krouter.serve.refused import final, refused
 from krouter.wire import Headers
 
 COUNTS: dict[str, Dialect] = {
@@ -227,6 +227,13 @@ def build_rest(
 def add_errors(app: FastAPI) -> None:
     """Errors in the dialect of whoever asks."""
 
+    @app.exception_handler(Refusal)
+    async def refuse_model(request: Request, error: Exception) -> Response:
+        assert isinstance(error, Refusal)
+        dialect = dialect_of(request.url.path, request_headers(request.scope))
+        told = refused(dialect, error)
+        return Response(told.body, told.status, dict(told.headers))
+
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
@@ -284,7 +291,8 @@ def add_pages(
 
     @app.get("/health")
     async def health(request: Request) -> dict[str, Any]:
-        """Anyone may ask whether krouter is well; what is wrong is told to those with a key."""
+        """Anyone may ask whether krouter is well; what is wrong is told to those with a key that
+        has no limits."""
         found = problems()
         status = "degraded" if found else "ok"
         shown = {"name": "krouter", "status": status, "version": __version__}

@@ -79,11 +79,12 @@ class Guard:
         return Refusal(429, told, headers, hold=self.strangers.hold)
 
     def lets_in(self, headers: Headers) -> bool:
-        """Whether a caller may be told what is not for everybody."""
+        """Whether a caller may be told what is not for everybody, nor for a key with limits."""
         try:
             self._gate.check(headers)
         except Refusal:
             return False
         if not (self._must or self._keys.required):
             return True
-        return any(self._keys.find(token) is not None for token in presented_keys(headers))
+        found = next(filter(None, map(self._keys.find, presented_keys(headers))), None)
+        return found is not None and not found.is_limited

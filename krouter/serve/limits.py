@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from krouter.allowance import Rate, fits, is_glob, period_at
@@ -137,28 +138,23 @@ class Limiter:
 
 
 def check_model(key: Key, asked: str, world: World) -> None:
-    """Raises Refusal for a model that `key` may not ask for."""
-    if may_ask(key, asked, world):
+    """Raises Refusal for a model that `key` may not ask for, and for one that there is not: what is
+    near it may be none of the key's."""
+    if key.models is None:
         return
-    models = key.models or ()
-    told = ", ".join(models[:_SHOWN]) + (", …" if len(models) > _SHOWN else "")
+    destination, called = None, repr(asked[:LONGEST_NAME])
+    with suppress(UnknownModel):
+        destination = resolve(asked, world)
+    if destination is not None and is_allowed(key, asked, destination, world):
+        return
+    if destination is None and len(asked) <= LONGEST_NAME and fits([asked], key.models):
+        raise Refusal(404, f"Unknown model {called}.", code="model_not_found")
+    told = ", ".join(key.models[:_SHOWN]) + (", …" if len(key.models) > _SHOWN else "")
     raise Refusal(
         403,
-        f"The key {key.name!r} may not ask for {asked[:LONGEST_NAME]!r}, but for {told}.",
+        f"The key {key.name!r} may not ask for {called}, but for {told}.",
         code="model_not_found",
     )
-
-
-def may_ask(key: Key, asked: str, world: World) -> bool:
-    """Whether `key` may ask for what is called `asked`."""
-    if key.models is None:
-        return True
-    if len(asked) > LONGEST_NAME:
-        return False
-    try:
-        return is_allowed(key, asked, resolve(asked, world), world)
-    except UnknownModel:
-        return fits([asked], key.models)
 
 
 def is_allowed(key: Key, asked: str, destination: Destination, world: World) -> bool:

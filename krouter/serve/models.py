@@ -23,7 +23,7 @@ from krouter.combos import LEVELS, Combo, reference
 from krouter.dialects.gemini import STREAMED, WHOLE
 from krouter.keys import Key
 from krouter.router import Destination, Router, UnknownModel, entries, resolve
-from krouter.serve.limits import is_allowed, named_models
+from krouter.serve.limits import check_model, is_allowed, named_models
 from krouter.world import World
 
 PAGE = 20
@@ -65,14 +65,13 @@ def add_models(app: FastAPI, router: Router) -> None:
 
     async def one(name: str, shape: Shape, listed: str, key: Key | None) -> Response:
         world = router.world
+        if key is not None:
+            check_model(key, name, world)
         try:
             destination = resolve(name, world)
         except UnknownModel as unknown:
             message = f"{unknown} GET {listed} lists combos, aliases and the models they name."
             raise HTTPException(404, message) from None
-        if key is not None and not is_allowed(key, name, destination, world):
-            told = f"The key {key.name!r} may not ask for {name!r}; GET {listed} lists what it may."
-            raise HTTPException(404, told)
         return JSONResponse(await asyncio.to_thread(shape, name, destination, world))
 
 

@@ -12,7 +12,7 @@ from krouter.no_answer import LONGEST_RETRY_AFTER
 from krouter.serve.intake import Refusal
 from krouter.wire import Headers
 
-_KINDS = {403: "invalid_request_error", 429: "insufficient_quota"}
+_KINDS = {403: "invalid_request_error", 404: "invalid_request_error", 429: "insufficient_quota"}
 """OpenAI's type of an error that has a code of its own here, by its status."""
 
 

@@ -159,8 +159,33 @@ def test_only_the_keys_models_are_listed(locked: Lock) -> None:
     for listed in ("/v1/models", "/v1beta/models"):
         assert get(f"{listed}/daily").status_code == 200
         assert get(f"{listed}/claude-haiku-1").status_code == 200
-        assert get(f"{listed}/other").status_code == 404
-        assert get(f"{listed}/one/ok").status_code == 404
+        for other in ("other", "one/ok", "othr", "dail", "wto/x", "combo/othr", "nowhere/x"):
+            reply = get(f"{listed}/{other}")
+            assert reply.status_code == 403, other
+            assert message_of(reply) == (
+                f"The key 'laptop' may not ask for {other!r}, but for daily, two/*, one/unheard-of."
+            )
+
+
+def test_no_name_is_suggested_that_a_key_may_not_ask_for(locked: Lock) -> None:
+    krouter = locked(models=["oth*"])
+    assert krouter.http.get("/v1/models/other").status_code == 200
+    for listed in ("/v1/models", "/v1beta/models"):
+        reply = krouter.http.get(f"{listed}/othr")
+        assert (reply.status_code, message_of(reply)) == (404, "Unknown model 'othr'.")
+    for dialect in DIALECTS:
+        reply = krouter.ask(dialect, "othr")
+        assert (reply.status_code, message_of(reply)) == (404, "Unknown model 'othr'.")
+
+
+def test_health_tells_a_key_with_limits_what_it_tells_anybody(locked: Lock, tmp_path: Path) -> None:
+    krouter = locked(rpm=9)
+    limited = krouter.http.get("/health").json()
+    assert limited == httpx.get(f"{krouter.url}/health").json()
+    whole = add_key(tmp_path / "keys.json", "desk", 0.0)
+    krouter.served.house.keys.reload()
+    krouter.http.headers["x-krouter-key"] = whole
+    assert {"home", "problems"} <= krouter.http.get("/health").json().keys()
 
 
 def test_a_key_with_limits_is_for_models_alone(locked: Lock, tmp_path: Path) -> None:
@@ -317,6 +342,8 @@ def test_a_file_that_cannot_be_written_holds_up_nothing(
     assert krouter.chat(PRICED).status_code == 200
     assert krouter.chat(PRICED).status_code == 200
     assert krouter.chat(PRICED).status_code == 429
+    krouter.http.headers["x-krouter-key"] = add_key(tmp_path / "keys.json", "desk", 0.0)
+    krouter.served.house.keys.reload()
     health = krouter.http.get("/health").json()
     assert health["status"] == "degraded"
     assert any("spending.db" in each for each in health["problems"])
