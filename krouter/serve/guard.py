@@ -62,7 +62,9 @@ class Guard:
 
         def prices(attempt: Attempt) -> Prices | None:
             provider = world.registry.providers.get(attempt.provider)
-            return provider and world.catalog.facts(provider, attempt.model).prices
+            if provider is None:
+                return None
+            return world.catalog.facts(provider, attempt.model).prices
 
         self._limiter.begin(route, key, call.body, prices)
 
