@@ -124,7 +124,7 @@ def test_a_model_that_is_not_the_keys_is_refused_in_the_callers_dialect(locked: 
     }
     error = krouter.gemini("other").json()["error"]
     assert error == {"code": 403, "status": "PERMISSION_DENIED", "message": told}
-    body = {"model": "other", "input": "hello"}
+    body: dict[str, Any] = {"model": "other", "input": "hello"}
     reply = krouter.http.post("/v1/embeddings", json=body)
     assert (reply.status_code, reply.json()["error"]["code"]) == (403, "model_not_found")
     body = {"model": "other", "messages": [{"role": "user", "content": "hello"}]}
