@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -140,3 +141,11 @@ def test_what_an_import_leaves_out(program: str, absent: tuple[str, ...]) -> Non
     code = f"{program}; import sys; print(*[m for m in {absent!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_commands_print_through_one_door() -> None:
+    """Which lets nothing pass that steers a terminal."""
+    files = [path for path in (ROOT / "krouter/cli").glob("*.py") if path.name != "output.py"]
+    found = [path.name for path in files if re.search(r"\b(echo|print)\(", path.read_text())]
+    assert files
+    assert found == ["drawing.py"]  # into the picture, which output.py prints

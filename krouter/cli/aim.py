@@ -16,7 +16,7 @@ from krouter.cli.clients import ALSO_CALLED, CLIENTS, Client
 from krouter.cli.common import NotThere, working_folder
 from krouter.cli.guides import CLAUDE_TIERS, Target
 from krouter.cli.hints import placed
-from krouter.cli.output import inert
+from krouter.cli.output import inert, say
 from krouter.cli.places import Places
 from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, no_krouter, url_option
 from krouter.paths import Paths, resolve_paths
@@ -109,13 +109,13 @@ def find_target(
     settings = served_settings(paths, base, health)
     named = {"--home": str(paths.home) if home else None}
     if home and (other := other_home(paths, base, health)):
-        click.echo(inert(f"Warning: {other}"), err=True)
+        say(inert(f"Warning: {other}"), err=True)
     if model is None and found["id"] == LAST:
         told = f"Warning: no combo has an account but {LAST}, which answers without any model."
-        click.echo(told, err=True)
+        say(told, err=True)
     if found.get("available") is False:
         told = f"{found['id']} cannot be answered now: no entry has an account. krouter check says"
-        click.echo(inert(placed(f"Warning: {told} which are there.", named)), err=True)
+        say(inert(placed(f"Warning: {told} which are there.", named)), err=True)
     return Target(
         base,
         found["id"],

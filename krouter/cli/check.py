@@ -13,7 +13,7 @@ import click
 from krouter.adapter import Adapter, lane_for, load_lanes, load_models, provider_of
 from krouter.catalog import MEDIA, Catalog, Known, build_catalog
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
-from krouter.cli.output import print_json
+from krouter.cli.output import print_json, say, say_line
 from krouter.combos import Combo, Entry, Medium, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
@@ -76,8 +76,8 @@ def _report(found: list[Problem], as_json: bool) -> None:
         print_json({"ok": not errors, "problems": [asdict(problem) for problem in found]})
     else:
         for problem in found:
-            click.echo(f"{problem}{' [warning]' if problem.level == 'warning' else ''}")
-        click.echo(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}", err=True)
+            say_line(f"{problem}{' [warning]' if problem.level == 'warning' else ''}")
+        say(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}", err=True)
     click.get_current_context().exit(1 if errors else 0)
 
 

@@ -19,7 +19,7 @@ from krouter.cli.examine_client import CLAUDE_MODEL, asked_models, examine_clien
 from krouter.cli.examine_files import claude_settings
 from krouter.cli.examine_server import find_server, key_trouble
 from krouter.cli.guides import Target
-from krouter.cli.output import inert
+from krouter.cli.output import say
 
 SEVERAL = 2
 """An option of krouter's and its value."""
@@ -112,7 +112,7 @@ def _check_settings(client: Client, target: Target, env: Mapping[str, str]) -> N
     for each in asked_models(client, variables, target.url):
         if each.source and each.about != CLAUDE_MODEL and each.model != env.get(each.about):
             message = f"{each.about} is {each.model!r} in {each.source}, which wins."
-            click.echo(inert(f"Warning: {message}"), err=True)
+            say(f"Warning: {message}", err=True)
 
 
 def _run(client: Client, program: str, args: tuple[str, ...], env: Mapping[str, str]) -> None:

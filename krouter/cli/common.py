@@ -9,6 +9,7 @@ from typing import IO, Any, TypeVar
 
 import click
 
+from krouter.cli.output import inert, say
 from krouter.paths import Paths, resolve_paths
 from krouter.problems import ConfigError, Problem
 
@@ -33,10 +34,10 @@ class Unusable(click.ClickException):
     exit_code = 3
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        super().__init__("\n".join(map(str, problems)))
+        super().__init__("\n".join(inert(str(problem)) for problem in problems))
 
     def show(self, file: IO[Any] | None = None) -> None:
-        click.echo(self.format_message(), file=file, err=True)
+        say(self.format_message(), file=file, err=True)
 
 
 class Command(click.Command):

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import click
 
+from krouter.cli.output import say
 from krouter.cli.root import cli
 
 WIDTH = 90
@@ -39,4 +40,4 @@ def _sections(command: click.Command, name: str, parent: click.Context | None) -
 
 
 if __name__ == "__main__":
-    click.echo(render(), nl=False)
+    say(render(), nl=False)

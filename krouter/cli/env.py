@@ -12,7 +12,7 @@ from krouter.cli.aim import bypass, client_called, find_target, here, login_opti
 from krouter.cli.clients import CLIENTS, Client, also_called
 from krouter.cli.common import Command, find_paths, home_option, json_option
 from krouter.cli.guides import KEY, File, Guide, Target
-from krouter.cli.output import inert, print_json, print_table
+from krouter.cli.output import inert, print_json, print_table, say
 from krouter.cli.shells import OWN, SHELLS, Shell, quoted
 
 
@@ -90,7 +90,7 @@ def env(
     if as_file:
         _print_file(wanted, guide, lines)
         return
-    click.echo(f"# {wanted.title}: {inert(target.model)} of krouter at {inert(target.url)}")
+    say(f"# {wanted.title}: {inert(target.model)} of krouter at {inert(target.url)}")
     if variables or unset:
         asked: dict[str, str | None] = {
             "--model": model,
@@ -101,14 +101,14 @@ def env(
         first = f"put the key into {KEY}, and then " if key else ""
         if login is not None:
             asked["--login" if login else "--no-login"] = ""
-        click.echo(f"# To run these lines: {first}{inert(_again(wanted, shell, asked))}")
+        say(f"# To run these lines: {first}{inert(_again(wanted, shell, asked))}")
     for line in lines:
-        click.echo(line)
+        say(line)
     for number, file in enumerate(guide.files):
         alone = f" (alone: {_alone(wanted, url, home and str(paths.home), model)})"
-        click.echo(f"#\n# {_put(file)}{'' if number else inert(alone)}:")
+        say(f"#\n# {_put(file)}{'' if number else inert(alone)}:")
         for line in file.text.splitlines():
-            click.echo(f"#   {inert(line)}".rstrip())
+            say(f"#   {inert(line)}".rstrip())
 
 
 def _put(file: File) -> str:
@@ -127,14 +127,14 @@ def _print_file(client: Client, guide: Guide, lines: list[str]) -> None:
     if not guide.files:
         raise click.UsageError(f"{client.title} reads no file: leave --file out.")
     own, *others = guide.files
-    click.echo(f"# {_put(own)}.", err=True)
+    say(f"# {_put(own)}.", err=True)
     for file in others:  # which hold a key
         name = file.text.partition("=")[0]
         path = inert(here().shown(file.path))
-        click.echo(f"# Put this into {path}. {file.how}\n#   {name}=KEY", err=True)
+        say(f"# Put this into {path}. {file.how}\n#   {name}=KEY", err=True)
     for line in lines:
-        click.echo(line, err=True)
-    click.echo(_safe(own.text), nl=False)
+        say(line, err=True)
+    say(own.text, nl=False)
 
 
 def changes(
@@ -196,7 +196,3 @@ def _lines(
             yield shell.assign(name, inert(value), known)
     if guide.start:
         yield f"# Start it: {guide.start}"
-
-
-def _safe(text: str) -> str:
-    return "\n".join(map(inert, text.split("\n")))

@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from krouter.body import Body, BodyError
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.outlook import fault, panels, prospects, top
-from krouter.cli.output import inert, print_json, print_table, say_line, shortened
+from krouter.cli.output import inert, print_json, print_table, say, say_line, shortened
 from krouter.cli.panels import told
 from krouter.cli.rebuilt import Rebuilt
 from krouter.cli.recorded import find_route
@@ -125,7 +125,7 @@ def explain(
         print_json(found)
     else:
         _show(found)
-        click.echo(f"\n{FRESH}", err=True)
+        say(f"\n{FRESH}", err=True)
     if not found["sendable"]:
         click.get_current_context().exit(1)
 
@@ -165,12 +165,12 @@ def _show_past(found: dict[str, Any], route: Route) -> None:
         return
     _show_order(found)
     if found["same"]:
-        click.echo("\nMade anew from the record; it is the order that was recorded.")
+        say("\nMade anew from the record; it is the order that was recorded.")
     else:
-        click.echo("\nMade anew from the record; it is NOT what was recorded.")
+        say("\nMade anew from the record; it is NOT what was recorded.")
     for each in found["differences"]:
         for which in ("recorded", "rebuilt"):
-            click.echo(f"\n{which}, {inert(each['what'])}:")
+            say(f"\n{which}, {inert(each['what'])}:")
             for line in each[which]:
                 say_line(f"  {line}")
 
@@ -260,14 +260,14 @@ def _show(found: dict[str, Any]) -> None:
     if not found["sendable"]:
         can_be_sent = any(map(_sendable, found["entries"]))
         said = f"No answer can come of it: {found['why_not']}." if can_be_sent else NOTHING
-        click.echo()
+        say()
         say_line(said)
 
 
 def _show_order(found: dict[str, Any]) -> None:
     for line in found["switches"]:
         say_line(line)
-    click.echo()
+    say()
     columns = ("#", "model", "combo", "lane", "accounts", "why")
     print_table(columns, [_row(entry) for entry in found["entries"]])
 

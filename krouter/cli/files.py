@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from krouter.cli.common import Command, find_paths, home_option, json_option, place_options
-from krouter.cli.output import print_json, print_table
+from krouter.cli.output import print_json, print_table, say
 from krouter.combos import combo_schema
 from krouter.paths import shipped_combos
 from krouter.problems import ConfigError, Problem
@@ -59,4 +59,4 @@ def schema(home: str | None, output: str | None) -> None:
     except OSError as error:
         message = f"cannot be written: {error.strerror}."
         raise ConfigError([Problem(output, "", message)]) from None
-    click.echo(f"Written: {output}", err=True)
+    say(f"Written: {output}", err=True)

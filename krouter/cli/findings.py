@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-import click
-
-from krouter.cli.output import inert, say_line
+from krouter.cli.output import inert, say, say_line
 
 Level = Literal["ok", "warning", "fault"]
 
@@ -71,7 +69,7 @@ def tell(findings: Sequence[Finding]) -> None:
             say_line(f"{'':{width + 11}}{each.hint}")
     counts = Counter(each.level for each in findings)
     told = (f"{counts[level]} {level}{'' if counts[level] == 1 else 's'}" for level in _COUNTED)
-    click.echo(", ".join(told), err=True)
+    say(", ".join(told), err=True)
 
 
 _COUNTED: tuple[Level, ...] = ("fault", "warning")

@@ -13,7 +13,7 @@ import click
 from krouter.allowance import MOST_PER_MINUTE, is_glob, parse_budget, parse_models, period_at
 from krouter.cli.common import Command, NotThere, find_paths, home_option, json_option
 from krouter.cli.figures import UNKNOWN, money
-from krouter.cli.output import print_json, print_table, shortened
+from krouter.cli.output import print_json, print_table, say, shortened
 from krouter.cli.running import ask_health
 from krouter.cli.view import open_view
 from krouter.costs import dollars
@@ -105,7 +105,7 @@ def add(name: str, models: Any, rpm: Any, budget: Any, home: str | None) -> None
     warning = _unguarded(paths)
     limits = _changed(Limits(), models, rpm, budget)
     key = add_key(paths.keys, name, time.time(), limits=limits)
-    click.echo(key)
+    say(key)
     hint = (
         f"Stored as a hash in {paths.keys}; the key cannot be shown again.\n"
         "Callers send it as Authorization: Bearer KEY, x-api-key: KEY, x-goog-api-key: KEY or\n"
@@ -113,9 +113,9 @@ def add(name: str, models: Any, rpm: Any, budget: Any, home: str | None) -> None
         "x-krouter-key leaves Authorization to a provider whose account is the caller's own.\n"
         f"It guards the krouter whose home is {paths.home}."
     )
-    click.echo(hint, err=True)
+    say(hint, err=True)
     for each in (*([warning] if warning else []), *_unknown(limits, paths)):
-        click.echo(f"Warning: {each}", err=True)
+        say(f"Warning: {each}", err=True)
 
 
 @keys.command("set", cls=Command)
@@ -134,9 +134,9 @@ def set_(name: str, models: Any, rpm: Any, budget: Any, home: str | None) -> Non
     _find_name(name, paths.keys)
     key = change_key(paths.keys, name, lambda key: _changed(key, models, rpm, budget))
     told = (f"{what} {each}" for what, each in _limits_of(key).items() if each != "-")
-    click.echo(f"{name!r} is limited to: {', '.join(told) or 'nothing'}.", err=True)
+    say(f"{name!r} is limited to: {', '.join(told) or 'nothing'}.", err=True)
     for each in _unknown(key, paths):
-        click.echo(f"Warning: {each}", err=True)
+        say(f"Warning: {each}", err=True)
 
 
 def _changed(limits: Limits, models: Any, rpm: Any, budget: Any) -> Limits:
@@ -233,7 +233,7 @@ def list_(home: str | None, as_json: bool) -> None:
         ]
         print_table(COLUMNS, rows)
     else:
-        click.echo("There is no key: callers on this machine need none.", err=True)
+        say("There is no key: callers on this machine need none.", err=True)
 
 
 def _json(key: Key, paths: Paths) -> dict[str, Any]:
@@ -275,4 +275,4 @@ def remove(name: str, home: str | None) -> None:
     names = _find_name(name, path)
     remove_key(path, name)
     last = "" if len(names) > 1 else " It was the last: callers on this machine need none now."
-    click.echo(f"Removed {name!r}.{last}", err=True)
+    say(f"Removed {name!r}.{last}", err=True)

@@ -14,7 +14,7 @@ from krouter.adapter import load_models
 from krouter.catalog import Catalog, Facts, Known, build_catalog, with_entry
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.outlook import outlook
-from krouter.cli.output import print_json, print_table
+from krouter.cli.output import print_json, print_table, say
 from krouter.cli.view import View, open_view, source_of, spoken_by
 from krouter.combos import Combo, Entry, reference
 from krouter.problems import did_you_mean
@@ -66,7 +66,7 @@ def models(
     else:
         _print_named(found)
         for why in dict.fromkeys(_why_no_model(named) for named in found if named.kind == "model"):
-            click.echo(why, err=True, nl=bool(why))
+            say(why, err=True, nl=bool(why))
     if not found:
         raise NotThere(f"no name matches {pattern!r}.")
 
@@ -77,7 +77,7 @@ def _print_named(found: list[Named]) -> None:
     if names:
         print_table(("name", "kind", "goes to", "usable", "speaks"), names)
     if names and models:
-        click.echo()
+        say()
     if models:
         print_table(("model", "reads", "window", "output", "$/M in", "$/M out"), models)
 
@@ -316,7 +316,7 @@ def _show_combo(view: View, name: str, as_json: bool) -> None:
         shown = {"name": name, "description": combo.description, "strategy": combo.strategy}
         print_json({**shown, "source": str(source_of(view, name)), "entries": found})
         return
-    click.echo(f"{name}: {combo.strategy}, from {source_of(view, name)}", err=True)
+    say(f"{name}: {combo.strategy}, from {source_of(view, name)}", err=True)
     facts = [_entry_facts(view, entry) for entry in combo.models]
     columns = ("#", "model", "label", "reads", "window", "accounts", "usable", "speaks")
     print_table(columns, [_entry_row(*each) for each in zip(found, facts, strict=True)])

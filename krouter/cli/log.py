@@ -12,7 +12,7 @@ import click
 from krouter.cli.common import Command, find_paths, json_option, place_options
 from krouter.cli.figures import Bill, span, timestamp
 from krouter.cli.following import somebody_reads
-from krouter.cli.output import inert, print_json_line, shortened
+from krouter.cli.output import inert, print_json_line, say, shortened
 from krouter.cli.recorded import filter_options, reading, status_option
 from krouter.ledger_reader import Filter, LedgerError, LedgerReader, Row
 from krouter.paths import Paths
@@ -101,7 +101,7 @@ def _list(paths: Paths, wanted: Filter, number: int, show: Show) -> None:
     for row in found:
         show(row)
     if not found:
-        click.echo("No request that is recorded fits.", err=True)
+        say("No request that is recorded fits.", err=True)
 
 
 def follow_log(
@@ -120,7 +120,7 @@ def follow_log(
             rows, cursor = _news(LedgerReader(paths.ledger), wanted, number, cursor)
         except LedgerError as error:
             if str(error) != trouble:
-                click.echo(f"{inert(str(error))} Waiting for it.", err=True)
+                say(f"{inert(str(error))} Waiting for it.", err=True)
             rows, cursor, trouble = [], cursor or 0, str(error)
         for row in rows:
             show(row)
@@ -161,7 +161,7 @@ class Lines:
     def _print(self, cells: Sequence[str]) -> None:
         self._widen(cells)
         padded = (cell.ljust(w) for w, cell in zip(self._widths, cells, strict=True))
-        click.echo("  ".join(padded).rstrip())
+        say("  ".join(padded).rstrip())
 
 
 def _cells(row: Row) -> tuple[str, ...]:

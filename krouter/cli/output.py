@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import IO, TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -21,6 +21,21 @@ LONGEST_CELL = 50
 def inert(text: str) -> str:
     """`text` on one line, with a mark for each character that could steer a terminal."""
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def inert_lines(text: str) -> str:
+    """The same of a text of several lines."""
+    return text if text.isprintable() else "\n".join(map(inert, text.split("\n")))
+
+
+def say(text: str = "", *, err: bool = False, nl: bool = True, file: IO[Any] | None = None) -> None:
+    """What every command prints with, so that no name of a file or a model steers a terminal."""
+    click.echo(inert_lines(text), file=file, err=err, nl=nl)
+
+
+def print_drawing(text: str) -> None:
+    """With its colours; whoever draws makes inert what is drawn."""
+    click.echo(text)
 
 
 def shortened(name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from krouter.cli.common import Command, find_paths, home_option, json_option
-from krouter.cli.output import print_json, print_table
+from krouter.cli.output import print_json, print_table, say
 from krouter.cli.running import Refused, ask, url_option
 from krouter.paths import Paths
 from krouter.resets import moment
@@ -44,11 +44,11 @@ def quota(ctx: click.Context, home: str | None, url: str | None, as_json: bool) 
     if rows := [*_rows(found)]:
         print_table(COLUMNS, rows)
     else:
-        click.echo("Nothing is known yet: accounts are asked once they are in use.", err=True)
+        say("Nothing is known yet: accounts are asked once they are in use.", err=True)
     for each in found["failing"]:
         again = _span(each["next_at"] - found["now"])
         who = f"{each['provider']}/{each['account']}"
-        click.echo(f"{who}: {each['problem']}; asked again in {again}", err=True)
+        say(f"{who}: {each['problem']}; asked again in {again}", err=True)
 
 
 def _rows(found: dict[str, Any]) -> list[tuple[str, ...]]:
@@ -147,10 +147,10 @@ def set_(
         print_json(told)
         return
     who = f"{told['provider']}/{told['account']}"
-    click.echo(f"{who}: {_share(told)} of {told['model']} is left.", err=True)
+    say(f"{who}: {_share(told)} of {told['model']} is left.", err=True)
     if not told["combos"]:
         named = f"{told['provider']}/{told['model']}"
-        click.echo(f"Warning: it orders nothing: no entry of a combo names {named}.", err=True)
+        say(f"Warning: it orders nothing: no entry of a combo names {named}.", err=True)
 
 
 _TIMES = (

@@ -11,6 +11,7 @@ import click
 
 from krouter._version import __version__
 from krouter.cli.following import printing
+from krouter.cli.output import inert_lines, say
 
 COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -61,7 +62,11 @@ class LazyGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         with printing():
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            except click.ClickException as error:
+                error.message = inert_lines(error.message)  # type: ignore[misc]
+                raise
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -94,4 +99,4 @@ def cli(ctx: click.Context, log: bool) -> None:
     behind that name that can take the request right now.
     """
     if ctx.invoked_subcommand is None:
-        click.echo(ctx.get_help())
+        say(ctx.get_help())

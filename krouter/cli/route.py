@@ -8,7 +8,7 @@ import click
 
 from krouter.cli.common import Command, find_paths, json_option, place_options
 from krouter.cli.drawing import draw
-from krouter.cli.output import console_for, print_json
+from krouter.cli.output import console_for, print_drawing, print_json
 from krouter.cli.recorded import find_route
 
 
@@ -50,4 +50,4 @@ def route(
     if as_json:
         print_json(found.as_json())
     else:
-        click.echo(draw(found, console_for(sys.stdout)))
+        print_drawing(draw(found, console_for(sys.stdout)))

@@ -11,6 +11,7 @@ from contextlib import suppress
 import click
 
 from krouter._version import __version__
+from krouter.cli import output
 from krouter.cli.common import Command, find_paths, place_options
 from krouter.cli.output import inert
 from krouter.cli.view import providers_with_accounts
@@ -35,7 +36,7 @@ def say(line: str) -> None:
     """One line on stderr; what a caller put into it cannot steer the terminal. Where it cannot be
     written, a disk that is full or a terminal that is gone, the server goes on without it."""
     with suppress(OSError, ValueError):
-        click.echo(inert(line), err=True)
+        output.say(inert(line), err=True)
 
 
 @click.command(cls=Command)

@@ -11,7 +11,7 @@ import click
 
 from krouter.cli.common import Command, find_paths, json_option, place_options
 from krouter.cli.figures import NOTHING_TOLD, UNKNOWN, Bill, count
-from krouter.cli.output import inert, print_json, print_table, shortened
+from krouter.cli.output import inert, print_json, print_table, say, shortened
 from krouter.cli.recorded import filter_options, reading
 from krouter.ledger_reader import By, Filter, UsageRow
 
@@ -84,7 +84,7 @@ def usage(
         shown = {"by": by, "rows": list(map(_json, rows)), "total": _json(total)}
         print_json(shown)
     elif as_csv:
-        click.echo(_csv(by, rows), nl=False)
+        say(_csv(by, rows), nl=False)
     else:
         _show(by, rows, total)
 
@@ -126,10 +126,10 @@ def _decimal(value: float | int | None) -> str:
 
 def _show(by: By, rows: list[UsageRow], total: UsageRow) -> None:
     if not total.requests:
-        click.echo("No request that is recorded fits.", err=True)
+        say("No request that is recorded fits.", err=True)
         return
     print_table((by, *COLUMNS), [*map(_cells, rows), _cells(total)])
-    click.echo(f"\n{_waste(total)}")
+    say(f"\n{_waste(total)}")
 
 
 def _cells(row: UsageRow) -> tuple[str, ...]:

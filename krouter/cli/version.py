@@ -8,7 +8,7 @@ import click
 
 from krouter._version import __version__
 from krouter.cli.common import Command, home_option, json_option
-from krouter.cli.output import print_json
+from krouter.cli.output import print_json, say
 
 
 @click.command(cls=Command)
@@ -22,4 +22,4 @@ def version(home: str | None, as_json: bool) -> None:
     if as_json:
         print_json({"version": __version__, "python": platform.python_version()})
     else:
-        click.echo(f"krouter {__version__}")
+        say(f"krouter {__version__}")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -306,3 +307,45 @@ def test_what_has_no_effect_in_a_panel(home: Home) -> None:
         "$.models[0].timeouts: has no effect",
     ):
         assert path in told
+
+
+STEERING = "\x1b]0;owned\x07\x1b[2J\u202e\x9b"
+
+
+def is_inert(text: str) -> bool:
+    return all(c.isprintable() or c == "\n" for c in text)
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ("check",),
+        ("combos",),
+        ("models",),
+        ("explain", "daily"),
+        ("check", f"a{STEERING}"),
+        ("combos", f"a{STEERING}"),
+        ("explain", f"a{STEERING}"),
+        ("paths", f"--combos=no{STEERING}"),
+        ("keys", "remove", f"a{STEERING}"),
+        ("route", f"a{STEERING}"),
+        (f"a{STEERING}",),
+        ("check", f"--x{STEERING}"),
+    ],
+)
+def test_no_name_steers_the_terminal(home: Home, args: tuple[str, ...]) -> None:
+    home.combo(f"a{STEERING}", {"models": []})
+    home.combo("b", {"models": [f"glm/{STEERING}", f"no{STEERING}/x"], "judge": f"a{STEERING}/x"})
+    result = home.run(*args)
+    assert is_inert(result.stdout)
+    assert is_inert(result.stderr)
+    assert result.stdout + result.stderr
+
+
+def test_settings_that_cannot_be_used_do_not_either(home: Home) -> None:
+    home.settings(f'[server]\nport = "{json.dumps(STEERING)[1:-1]}"\n')
+    for args in (("combos",), ("check",), ("explain", "daily")):
+        result = home.run(*args)
+        assert result.exit_code != 0
+        assert is_inert(result.stdout)
+        assert is_inert(result.stderr)

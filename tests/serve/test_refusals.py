@@ -101,7 +101,8 @@ def test_what_an_admin_call_asks_for_wrongly_is_told_as_any_error(
     assert reply.headers["x-should-retry"] == "false"
     error = reply.json()["error"]
     assert error["type"] == "invalid_request_error"
-    assert error["message"].startswith("limit: ") and "integer" in error["message"]
+    assert error["message"].startswith("limit: ")
+    assert "integer" in error["message"]
     anthropic = {**good, "anthropic-version": "2023-06-01"}
     reply = krouter.http.get("/api/routes", params={"limit": limit}, headers=anthropic)
     assert (reply.status_code, reply.json()["type"]) == (400, "error")
