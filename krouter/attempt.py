@@ -17,6 +17,7 @@ from krouter.board import Board, Ticket
 from krouter.body import Body
 from krouter.combos import StreamGuard
 from krouter.dialects.base import Kind, Tracker
+from krouter.dialects.gemini_params import gemini_params
 from krouter.errors import Evidence, Failure, Fault, Verdict, classify
 from krouter.errortext import ErrorText, read_error
 from krouter.features import Feature, refuses_images_itself
@@ -215,6 +216,8 @@ class Trial(Struct, eq=False):
     def _asked(self) -> Body:
         """The body as its entry's parameters have it: they may set `n` or ask for usage."""
         body, params = self.call.body, self.target.params
+        if params and self.call.dialect.name == "gemini":
+            params = gemini_params(body, params)
         return Body.parse(body.edited(params)) if params else body
 
     async def _primed(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
 from fnmatch import fnmatchcase
 from typing import Any
 from urllib.parse import quote
 
 from krouter.adapter import Call, Target
-from krouter.body import Body
 from krouter.dialects.gemini import STREAMED, WHOLE
+from krouter.dialects.gemini_params import gemini_params
 from krouter.headers import query_to_provider, to_provider
 from krouter.providers import Provider, Spoken, base_of, extended
 from krouter.wire import Headers, Incoming, Outgoing, Wire
@@ -77,39 +77,6 @@ def _body(call: Call, target: Target) -> bytes:
         edits["model"] = target.model
     dropped = [*target.provider.drop, *_renamed(call, target, edits)]
     return call.body.edited(edits, dropped)
-
-
-# An entry's parameters are chat's, whatever its callers speak; Gemini has a place of its own for
-# them, and refuses fields it does not know.
-_GEMINI_NAMES = {
-    "temperature": "temperature",
-    "top_p": "topP",
-    "top_k": "topK",
-    "max_tokens": "maxOutputTokens",
-    "max_completion_tokens": "maxOutputTokens",
-    "stop": "stopSequences",
-    "seed": "seed",
-    "n": "candidateCount",
-    "presence_penalty": "presencePenalty",
-    "frequency_penalty": "frequencyPenalty",
-}
-_CONFIG = ("generationConfig", "generation_config")
-
-
-def gemini_params(body: Body, params: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields by which an entry's `params` change a body of Gemini's."""
-    config = {_GEMINI_NAMES[key]: value for key, value in params.items() if key in _GEMINI_NAMES}
-    stop = config.get("stopSequences")
-    if isinstance(stop, str):
-        config["stopSequences"] = [stop]
-    edits = {k: v for k, v in params.items() if k not in _GEMINI_NAMES and k != "model"}
-    name = next((name for name in _CONFIG if name in body.fields), _CONFIG[0])
-    own = edits.pop(_CONFIG[0], None)
-    config.update(own if isinstance(own, dict) else {})
-    if config:
-        given = body.value(name)
-        edits[name] = {**(given if isinstance(given, dict) else {}), **config}
-    return edits
 
 
 def _renamed(call: Call, target: Target, edits: dict[str, Any]) -> list[str]:

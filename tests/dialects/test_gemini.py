@@ -9,6 +9,7 @@ from hypothesis import given
 from krouter.body import Body
 from krouter.dialects import get
 from krouter.dialects.base import CallError, Kind, Tracker, Usage
+from krouter.dialects.gemini_params import gemini_params
 from tests.dialects.streams import play, shaped
 
 GEMINI = get("gemini")
@@ -285,3 +286,22 @@ def test_no_json_breaks_the_reading(value: Any) -> None:
     following = tracker("daily")
     play(following, event(json.dumps(value)) + event({"candidates": [value]}))
     assert not (following.complete and following.error)
+
+
+@pytest.mark.parametrize(
+    ("params", "complete"),
+    [
+        ({"n": 1}, True),
+        ({"n": 2}, False),
+        ({"generationConfig": {"candidateCount": 2}}, False),
+        ({"temperature": 1}, True),
+    ],
+)
+def test_a_stream_is_waited_for_as_an_entry_asks_for_it(
+    params: dict[str, Any], complete: bool
+) -> None:
+    call = body()
+    asked = Body.parse(call.edited(gemini_params(call, params)))
+    following = GEMINI.tracker(asked, None)
+    play(following, event(LAST))
+    assert following.complete is complete
