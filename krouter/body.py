@@ -63,24 +63,19 @@ class Body:
             raise BodyError(_why(raw, str(error))) from None
 
     @classmethod
-    def around(cls, raw: bytes, lists: Mapping[str, slice]) -> Body | None:
+    def around(cls, raw: bytes, rest: bytes, lists: Mapping[str, slice]) -> Body | None:
         """`split` where `lists` have been read already: what stands in each place, in this order,
-        is one JSON list. None where they are not surely the values of these fields.
+        is one JSON list, and `rest` is all else. None where they are not surely the values of
+        these fields.
 
         A list that begins where a value does is that value, since JSON shows where a list ends.
         So it is enough to split what stands around them, with an empty list in each place.
         """
-        pieces: list[bytes | memoryview] = []
-        at, view = 0, memoryview(raw)
-        for place in lists.values():
-            pieces += (view[at : place.start], _EMPTY)
-            at = place.stop
-        rest = b"".join((*pieces, view[at:]))
         try:
             fields = _split(rest)
         except (msgspec.MsgspecError, RecursionError):
             return None
-        saved = 0
+        saved, view = 0, memoryview(raw)
         for name, place in lists.items():
             found = _place(fields, name, len(rest))
             if found is None or found.start != place.start - saved or bytes(fields[name]) != _EMPTY:
@@ -157,6 +152,16 @@ class Body:
     def _written_anew(self, added: Mapping[str, bytes], dropped: frozenset[str]) -> bytes:
         fields = {**self.fields, **{name: msgspec.Raw(value) for name, value in added.items()}}
         return msgspec.json.encode({k: v for k, v in fields.items() if k not in dropped})
+
+
+def rest_of(raw: bytes, lists: Iterable[slice]) -> bytes:
+    """A body with an empty list in each of these places."""
+    pieces: list[bytes | memoryview] = []
+    at, view = 0, memoryview(raw)
+    for place in lists:
+        pieces += (view[at : place.start], _EMPTY)
+        at = place.stop
+    return b"".join((*pieces, view[at:]))
 
 
 def _place(fields: Mapping[str, msgspec.Raw], name: str, length: int) -> slice | None:

@@ -73,9 +73,8 @@ def from_the_end(dialect_name: str, body: Body) -> Iterator[Any]:
     if raw[:1] != b"[":
         yield from reversed(items_of(dialect_name, body))
         return
-    openings = _OPENINGS.get(dialect_name, _ROLE)
     end, count = len(raw) - 1, 0
-    while found := _item_before(raw, end, openings):
+    while found := _item_before(raw, end, dialect_name):
         item, end = found
         count += 1
         yield item
@@ -84,11 +83,11 @@ def from_the_end(dialect_name: str, body: Body) -> Iterator[Any]:
         yield from reversed(items[: len(items) - count])
 
 
-def _item_before(raw: bytes, end: int, openings: tuple[bytes, ...]) -> tuple[Any, int] | None:
+def _item_before(raw: bytes, end: int, dialect_name: str) -> tuple[Any, int] | None:
     """The item in front of the comma or bracket at `end`, and where the one before it ends."""
     at, view = end, memoryview(raw)
     for _ in range(_TRIES):
-        at = _opening_before(raw, at, openings)
+        at = opening_before(raw, at, dialect_name)
         if at < 0:
             return None
         try:
@@ -102,9 +101,10 @@ def _item_before(raw: bytes, end: int, openings: tuple[bytes, ...]) -> tuple[Any
     return None
 
 
-def _opening_before(raw: bytes, at: int, openings: tuple[bytes, ...]) -> int:
-    """Where an opening stands before `at`; -1 for nowhere. One brace is found much faster than a
-    longer text, as long as there are few, as in an image."""
+def opening_before(raw: bytes, at: int, dialect_name: str) -> int:
+    """Where clients of a dialect seem to begin an item before `at`; -1 for nowhere. One brace is
+    found much faster than a longer text, as long as there are few, as in an image."""
+    openings = _OPENINGS.get(dialect_name, _ROLE)
     for _ in range(_BRACES):
         at = raw.rfind(b"{", 0, at)
         if at < 0 or raw.startswith(openings, at):

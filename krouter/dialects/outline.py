@@ -142,7 +142,7 @@ def _outline(dialect_name: str, body: Body) -> list[Turn] | None:
         return None
 
 
-def turns_in(dialect_name: str, conversation: Raw | memoryview) -> list[Turn]:
+def turns_in(dialect_name: str, conversation: Raw | memoryview | bytes) -> list[Turn]:
     """The outline of a list of items. Raises what `UNREADABLE` holds where there is none."""
     if dialect_name == "chat":
         return [(item, _listed(item)) for item in _text_items(conversation)]

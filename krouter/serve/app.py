@@ -27,7 +27,6 @@ from krouter.metrics import Metrics
 from krouter.pool import Pool
 from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
-from krouter.serve.door import RawHeaders
 from krouter.serve.guard import Guard
 from krouter.serve.hot import Endpoint, send_refusal
 from krouter.serve.intake import (
@@ -40,6 +39,7 @@ from krouter.serve.intake import (
 )
 from krouter.serve.models import KEY, add_models
 from krouter.serve.refused import final, refused
+from krouter.serve.whole import WHOLE, RawHeaders
 from krouter.wire import Headers
 
 COUNTS: dict[str, Dialect] = {
@@ -109,6 +109,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._serve != self._dispatch and scope["type"] == "http":
+            scope.pop(WHOLE, None)  # what is sent is given headers on its way
             headers = request_headers(scope)
             try:
                 self.guard.check_host(headers)  # a rebound name is given no leave to ask
@@ -136,6 +137,7 @@ class App:
         await self._guarded(scope, receive, send)
 
     async def _guarded(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope.pop(WHOLE, None)
         headers = request_headers(scope)
         try:
             if ("upgrade", "websocket") in [(name, value.lower()) for name, value in headers]:

@@ -13,6 +13,8 @@ from typing import Any
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from krouter.serve.whole import WHOLE, RawHeaders, whole_of
+
 MOST_HEAD = 64 << 10
 """Bytes of a request's head."""
 SLOWEST = 4 << 10
@@ -23,7 +25,6 @@ FAREWELL_SECONDS, MOST_FAREWELL = 1.0, 16 << 20
 """How long, and how many bytes of, what a refused caller still sends is thrown away: so it gets to
 read why."""
 
-RawHeaders = list[tuple[bytes, bytes]]
 Refused = Callable[[str, RawHeaders, int, str], bytes]
 """Path, headers, status and message to the body of an error, as JSON."""
 
@@ -125,6 +126,8 @@ class Door(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            scope: Any = self.cycle.scope
+            scope[WHOLE] = whole_of(self.cycle)
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():

@@ -12,6 +12,7 @@ from typing import Protocol
 from krouter.adapter import Call
 from krouter.answer import Answer, described, error_answer, stamps
 from krouter.dialects.base import Dialect
+from krouter.dialects.long import Seen
 from krouter.headers import EVENT_STREAM
 from krouter.keys import Key
 from krouter.route import Route
@@ -32,6 +33,7 @@ from krouter.serve.intake import (
 from krouter.serve.limits import check_model
 from krouter.serve.outlet import Outlet
 from krouter.serve.refused import refused
+from krouter.serve.whole import WHOLE
 from krouter.wire import Headers
 from krouter.world import World
 
@@ -136,6 +138,7 @@ class Endpoint:
         self._limit = limit
         self._free = free
         self._lookout = Lookout()
+        self._seen = Seen()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = request_headers(scope)
@@ -151,7 +154,8 @@ class Endpoint:
             if limited is not None:  # others may have been let in while it came
                 self._guard.admit(limited, free=self._free)
             caller = "" if key is None else key.name
-            call = parse_call(self._dialect, raw, headers, scope["path"], query, caller)
+            path = scope["path"]
+            call = parse_call(self._dialect, raw, headers, path, query, self._seen, caller)
             if key is not None and key.models is not None:
                 check_model(key, call.model, self._router.world)
         except CallerGone:
@@ -161,7 +165,7 @@ class Endpoint:
                 self._router.world.log("KEY", f"{key.name}: {refusal.status} {refusal.message}")
             await send_refusal(send, self._dialect, refusal)
             return
-        hangup, outlet = Hangup(receive, self._lookout), Outlet(send)
+        hangup, outlet = Hangup(receive, self._lookout), Outlet(send, scope.pop(WHOLE, None))
         answer: Answer | None = None
         try:
             answer = framed(await self._answered(call, outlet, key), call)

@@ -16,7 +16,7 @@ from krouter.callers import keys_in
 from krouter.dialects.base import CallError, Dialect
 from krouter.dialects.chat import CHAT
 from krouter.dialects.cursor import as_chat
-from krouter.dialects.long import parsed
+from krouter.dialects.long import Seen, parsed
 from krouter.headers import Known
 from krouter.wire import Headers
 
@@ -222,11 +222,17 @@ _PLAIN = ("", "identity")
 
 
 def parse_call(
-    dialect: Dialect, raw: bytes, headers: Headers, path: str, query: str, caller: str = ""
+    dialect: Dialect,
+    raw: bytes,
+    headers: Headers,
+    path: str,
+    query: str,
+    seen: Seen,
+    caller: str = "",
 ) -> Call:
     """The call in a request. Raises Refusal for one that cannot be routed."""
     try:
-        body = parsed(dialect.name, raw)
+        body = parsed(dialect.name, raw, seen)
         if dialect is CHAT:
             body, dialect = as_chat(body)
         asked = dialect.asked(body, path)

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from krouter.answer import Answer
 from krouter.headers import Known
 from krouter.serve.intake import Send
+from krouter.serve.whole import Whole
 from krouter.wire import Headers
 
 LOOKS = 15
@@ -16,17 +17,18 @@ LOOKS = 15
 
 
 class Outlet:
-    """What one caller is sent, over ASGI's `send`.
+    """What one caller is sent, over ASGI's `send`, or `whole` where that can be.
 
     After `watch`, the caller gets a keep-alive whenever it has been sent nothing for a while. The
     first one begins the reply, if nothing else has: as a stream with status 200, whatever comes of
     the request. Who sends events sets `spoke`; who is done calls `stop`.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, whole: Whole | None = None) -> None:
         self.spoke = False
         """The caller has been sent something since this was last looked at."""
         self._send = send
+        self._whole = whole
         self.begun = False
         """The head of the reply is sent."""
         self._quiet_since = 0.0
@@ -93,6 +95,9 @@ class Outlet:
             await self._body(answer.event(), more=False)
             return
         answer.headers = [*answer.headers, ("content-length", str(len(answer.body)))]
+        if self._whole is not None and self._whole(answer.status, raw(answer.headers), answer.body):
+            self.begun = True
+            return
         await self._begin(answer.status, answer.headers)
         await self._body(answer.body, more=False)
 

@@ -19,6 +19,7 @@ from krouter.body import Body
 from krouter.combos import Combo, parse_combo
 from krouter.dialects import DIALECTS, ENDPOINTS
 from krouter.dialects.base import Dialect
+from krouter.dialects.long import Seen
 from krouter.dialects.needs import needs
 from krouter.dialects.session import session_key
 from krouter.dialects.strip import without_images
@@ -102,7 +103,7 @@ def test_any_body_is_a_call_or_a_refusal(data: bytes, name: str) -> None:
 
 def called(dialect: Dialect, data: bytes, path: str) -> Call | Refusal:
     try:
-        return parse_call(dialect, data, [], path, "")
+        return parse_call(dialect, data, [], path, "", Seen())
     except Refusal as refusal:
         return refusal
 
