@@ -45,13 +45,13 @@ def blotted_text(text: str, secrets: Iterable[str]) -> str:
 def quotes(text: str, secrets: Iterable[str | None]) -> bool:
     """Whether any of the secrets stands there, in whatever way it is written."""
     raw = text.encode("utf-8", "replace")
-    for secret in secrets:
-        if secret:
-            for form in _forms(secret):
-                if form in raw:
-                    return True
-            if secret.encode("utf-8", "replace") in _plain(raw):
+    plain = _plain(raw)
+    for secret in filter(None, secrets):
+        for form in _forms(secret):
+            if form in raw:
                 return True
+        if plain and secret.encode("utf-8", "replace") in plain:
+            return True
     return False
 
 
@@ -59,10 +59,15 @@ def unquoting(headers: Pairs, secrets: Iterable[str | None]) -> Pairs:
     """The headers that hold none of the secrets: neither in the value, nor in the name, whose case
     says nothing."""
     given = [secret for secret in secrets if secret]
-    if quotes("\n".join([value for _, value in headers]), given):
-        headers = [pair for pair in headers if not quotes(pair[1], given)]
+    if not given:
+        return headers
     lowered = [secret.lower() for secret in given]
-    if quotes("\n".join([name for name, _ in headers]).lower(), lowered):
+    shortest = min(map(len, given))  # which no way to write it makes shorter
+    values = [value for _, value in headers if len(value) >= shortest]
+    names = [name.lower() for name, _ in headers if len(name) >= shortest]
+    if values and quotes("\n".join(values), given):
+        headers = [pair for pair in headers if not quotes(pair[1], given)]
+    if names and quotes("\n".join(names), lowered):
         headers = [pair for pair in headers if not quotes(pair[0].lower(), lowered)]
     return headers
 

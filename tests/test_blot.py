@@ -7,6 +7,8 @@ import re
 from urllib.parse import quote
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from krouter.blot import blotted, blotted_text, quotes, unquoting
 from krouter.callers import carried
@@ -101,3 +103,11 @@ def test_what_a_request_carries() -> None:
     ]
     found = carried(headers, "alt=sse&key=in-the-query-string&access%5ftoken=so-is-this-one")
     assert found == {"a-long-credential", "sk-12345", "in-the-query-string", "so-is-this-one"}
+
+
+@given(st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=40))
+def test_no_way_to_write_a_secret_is_shorter_than_it_is(secret: str) -> None:
+    ways = [secret, *odd_forms(secret), quote(secret), json.dumps(secret)[1:-1]]
+    for said in (way for way in ways if quotes(way, [secret])):
+        assert unquoting([("x-said", said)], [secret]) == []
+        assert len(said) >= len(secret)
