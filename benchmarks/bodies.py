@@ -9,7 +9,12 @@ SIZES = ("1 kB", "100 kB")
 _FUNCTIONS = 16
 _ROUNDS = 12
 """Of a question or an instruction, a call and its result; in chat they are 27 messages."""
+CALLER, NUMBER = b"[[[caller]]]", b"[[[number]]]"
+"""What stands in the first and in the last message of the coding agent, to be replaced, so that
+each conversation is another, and each turn."""
 _PROSE = "Prefer small edits; read a file before it is changed, and say what was left out and why. "
+_FIRST = CALLER.decode() + _PROSE * 20
+_LAST = f"And now the other one? {NUMBER.decode()}"
 _CODE = 'def area(shape: "Shape") -> float:\n\treturn shape.width * shape.height  # in \u33a1\n'
 
 
@@ -58,7 +63,7 @@ def _tools() -> list[tuple[str, str, dict[str, Any]]]:
 
 
 def _chat_history() -> list[dict[str, Any]]:
-    turns: list[dict[str, Any]] = [{"role": "user", "content": _PROSE * 20}]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": _FIRST}]
     for number in range(_ROUNDS):
         call = {"name": "tool_0", "arguments": json.dumps({"path_0": f"src/shape_{number}.py"})}
         calls = [{"id": f"call_{number}", "type": "function", "function": call}]
@@ -66,11 +71,11 @@ def _chat_history() -> list[dict[str, Any]]:
             {"role": "assistant", "content": "I read it first.", "tool_calls": calls},
             {"role": "tool", "tool_call_id": f"call_{number}", "content": _CODE * 52},
         ]
-    return [*turns, {"role": "user", "content": "And now the other one?"}]
+    return [*turns, {"role": "user", "content": _LAST}]
 
 
 def _messages_history() -> list[dict[str, Any]]:
-    turns: list[dict[str, Any]] = [{"role": "user", "content": _PROSE * 20}]
+    turns: list[dict[str, Any]] = [{"role": "user", "content": _FIRST}]
     for number in range(_ROUNDS):
         call = {"type": "tool_use", "id": f"call_{number}", "name": "tool_0"}
         result = {"type": "tool_result", "tool_use_id": f"call_{number}", "content": _CODE * 52}
@@ -79,5 +84,5 @@ def _messages_history() -> list[dict[str, Any]]:
             {"role": "assistant", "content": [said, {**call, "input": {"path_0": f"{number}.py"}}]},
             {"role": "user", "content": [result]},
         ]
-    turns[-1]["content"].append({"type": "text", "text": "And now the other one?"})
+    turns[-1]["content"].append({"type": "text", "text": _LAST})
     return turns

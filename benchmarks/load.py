@@ -13,14 +13,18 @@ import statistics
 import sys
 import time
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any
 
 import uvloop
 
+from benchmarks.bodies import CALLER, NUMBER
 from benchmarks.clock import cpu_seconds
 
 PATIENCE = 120.0
 """Seconds a job may take."""
+TURNS = 25
+"""Requests of a connection after which it begins another conversation, where there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,7 @@ class Caller(asyncio.Protocol):
 
     def __init__(self, crowd: Crowd) -> None:
         self._crowd = crowd
+        self._sent = 0
         self._word = crowd.job.word.encode()
         self._waits = False
 
@@ -85,7 +90,10 @@ class Caller(asyncio.Protocol):
         self._got, self._whole, self._tail = 0, 0, b""
         self._first = 0.0
         self._began = time.perf_counter()
-        self._transport.write(self._crowd.request)
+        if self._sent % TURNS == 0:
+            self._request = self._crowd.conversation()
+        self._sent += 1
+        self._transport.write(self._request.replace(NUMBER, _digits(self._sent, NUMBER)))
 
     def data_received(self, data: bytes) -> None:
         self._pieces.append(data)
@@ -109,6 +117,11 @@ class Caller(asyncio.Protocol):
             self._crowd.fail(f"the connection was closed: {error}")
 
 
+def _digits(number: int, place: bytes) -> bytes:
+    """As long as what stood in their place."""
+    return b"%0*d" % (len(place), number)
+
+
 def _length(reply: bytes) -> int:
     """Of head and body; 0 while the head is not complete, -1 if it comes in chunks."""
     head, end, _ = reply.partition(b"\r\n\r\n")
@@ -123,7 +136,8 @@ class Crowd:
 
     def __init__(self, job: Job) -> None:
         self.job = job
-        self.request = job.request()
+        self._request = job.request()
+        self._conversations = count(time.time_ns() % 10**11)
         self._left = job.requests
         self._times: list[float] = []
         self._firsts: list[float] = []
@@ -154,6 +168,10 @@ class Crowd:
             load=(time.process_time() - own) / wall,
             provider=(self._provided() - provided) / wall,
         )
+
+    def conversation(self) -> bytes:
+        """The request of one that nobody has seen yet."""
+        return self._request.replace(CALLER, _digits(next(self._conversations), CALLER))
 
     def _provided(self) -> float:
         return cpu_seconds(self.job.provider)
