@@ -358,7 +358,8 @@ class Trial(Struct, eq=False):
         return failed
 
     def _failed_inside(self, raw: bytes) -> Failed:
-        """An error inside a 200: the provider's words, but no status of its own."""
+        """An error inside a 200: the provider's words, but no status of its own, so that it counts
+        as garbage whatever they say."""
         text, _ = read_error(blotted(raw, self.secrets))
         return self._noted(Evidence(None, text, Fault.GARBAGE), lock=True)
 

@@ -20,7 +20,7 @@ from krouter.ranking import DRAW_LOTS, Place, Standing, order, strategy_of
 from krouter.route import Skip
 from krouter.settings import ComboTimeouts, Timeouts
 from krouter.standing import plan_for
-from krouter.world import Ask, World
+from krouter.world import Ask, World, plan_key
 
 REACHED_KEPT = 4096
 
@@ -120,7 +120,7 @@ def leaves(site: Site, world: World, ask: Ask, *, flat: bool = True) -> Iterator
     """The entries in order. A nested combo is opened up, by its own strategy, when it is reached;
     `last` tells whether anything follows an entry in the whole flattened walk. Unless all is to be
     `flat`, a nested fusion is one entry."""
-    same = world.plans.get((site.plan.combo.name, ask.dialect, ask.stream))
+    same = world.plans.get(plan_key(site.plan.combo, ask))
     if same is None or not same.is_flat or not _is_alone(same.plan, site, world):
         return _opened(site, world, ask, True, flat)
     if not same.leaves:

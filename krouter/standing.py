@@ -21,7 +21,7 @@ from krouter.providers import Provider
 from krouter.quota import is_spent
 from krouter.reporter import Figure
 from krouter.settings import AdapterPool
-from krouter.world import Ask, SamePlan, World
+from krouter.world import Ask, SamePlan, World, plan_key
 
 NO_ACCOUNT = "no account"
 PLANS_KEPT = 1024
@@ -34,7 +34,7 @@ def plan_for(combo: Combo, world: World, ask: Ask, *, adapted: bool = False) -> 
     `adapted`."""
     if ask.needs or world.pool.quota.has_figures:
         return make_plan(snapshot(combo, world, ask, adapted=adapted))
-    key = combo.name, ask.dialect, ask.stream
+    key = plan_key(combo, ask)
     known = world.plans.get(key)
     if known is not None and known.of is combo and known.routing is world.settings.routing:
         return known.plan
@@ -50,8 +50,7 @@ def _same_plan(combo: Combo, world: World, ask: Ask) -> Plan:
         world.plans.clear()
     plan = make_plan(snapshot(combo, world, ask))
     is_flat = not any(reference(entry.model) for entry in combo.models)
-    key = combo.name, ask.dialect, ask.stream
-    world.plans[key] = SamePlan(combo, world.settings.routing, plan, is_flat)
+    world.plans[plan_key(combo, ask)] = SamePlan(combo, world.settings.routing, plan, is_flat)
     return plan
 
 

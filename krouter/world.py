@@ -61,6 +61,11 @@ class SamePlan(Struct):
     empty until they are made."""
 
 
+def plan_key(combo: Combo, ask: Ask) -> tuple[str, str, str, bool]:
+    """Which requests may share a plan; models called directly have one name."""
+    return combo.name, combo.models[0].model, ask.dialect, ask.stream
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What a walk works with: one consistent view of settings, providers and combos, and the
@@ -88,8 +93,8 @@ class World:
     chance: Callable[[], float] = random.random
     mark: Callable[[], str] = _mark
     """Gives a text that nobody can have foreseen."""
-    plans: dict[tuple[str, str, bool], SamePlan] = field(default_factory=dict, init=False)
-    """Plans that have been made, by combo, dialect and whether they stream."""
+    plans: dict[tuple[str, str, str, bool], SamePlan] = field(default_factory=dict, init=False)
+    """Plans that have been made, by their `plan_key`."""
     reached: dict[tuple[str, tuple[str, ...] | None, str], Any] = field(
         default_factory=dict, init=False
     )
