@@ -77,32 +77,27 @@ class HttpReply(Body):
         self._broken: str | None = None
 
     async def chunk(self) -> bytes:
-        if not self._pieces:
-            if self._source is None:
-                return self._end()
-            await self._arrival(self._source)
+        source = self._source
+        if not self._pieces and source is not None:
+            self._waiter = waiter = source.loop.create_future()
+            try:
+                await waiter
+            finally:
+                self._waiter = None
         return self._taken() if self._pieces else self._end()
 
     def _taken(self) -> bytes:
         """All that has arrived, and has not been read."""
         pieces, self._pieces = self._pieces, []
-        unread, self._unread = self._unread, 0
-        if unread > MOST_UNREAD and self._source is not None:
+        if self._unread > MOST_UNREAD and self._source is not None:
             self._source.resume()
+        self._unread = 0
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def _end(self) -> bytes:
         if self._broken is not None:
             raise WireError(Fault.CUT, self._broken)
         return b""
-
-    async def _arrival(self, source: Source) -> None:
-        """Until there is something to read, or never will be."""
-        self._waiter = waiter = source.loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
 
     def close(self) -> None:
         source = self._source

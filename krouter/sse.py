@@ -51,7 +51,10 @@ class Splitter:
 
         Raises SSEError when one event grows beyond the limit.
         """
-        if self._parts:
+        if not self._parts:
+            if _is_all_whole(chunk):
+                return chunk
+        else:
             edge = self._edge + chunk
             self._parts.append(chunk)
             if not _may_end(edge):
@@ -110,9 +113,14 @@ def _line_end(data: bytes) -> bytes:
     return b"\r\n" if returns == data.count(b"\n") == data.count(b"\r\n") else b""
 
 
+def _is_all_whole(data: bytes) -> bool:
+    """Whether it is plain that nothing follows the last whole event: so are most chunks."""
+    return data.endswith(b"\n\n") and b"\r" not in data and not data.endswith(b"\n\n\n")
+
+
 def _end_of_events(data: bytes) -> int:
     """Where the last whole event ends. Line ends make blank lines in pairs, from the left."""
-    if data.endswith(b"\n\n") and b"\r" not in data and not data.endswith(b"\n\n\n"):
+    if _is_all_whole(data):
         return len(data)
     line_end = _line_end(data)
     if not line_end:

@@ -199,15 +199,19 @@ class Relay:
             watchdog.begin(self._dripped > 0)
         try:
             chunk = await (self._last_words() if self.tracker.error else self._reply.chunk())
-            if chunk:
-                whole = self._splitter.cut(chunk)
-                dripped = 0 if whole else self._dripped + len(chunk)
-                self._dripped = dripped if dripped < LEAST else 0
+            if not chunk:
+                self._feed(self._rest())
+                self._ended = True
+            elif whole := self._splitter.cut(chunk):
+                self._dripped = 0
                 self._take(whole)
-                if whole and self._is_too_quiet():
+                if self._spoke:
+                    self._spoke, self._quiet_since = False, None
+                elif self._is_too_quiet():
                     return self._cut(Fault.TIMEOUT, "the provider sends nothing but signs of life")
             else:
-                self._feed(self._rest())
+                dripped = self._dripped + len(chunk)
+                self._dripped = dripped if dripped < LEAST else 0
         except WireError as error:
             return self._cut(error.fault, error.detail)
         except asyncio.CancelledError:
@@ -218,13 +222,9 @@ class Relay:
             return self._break(Fault.GARBAGE, str(error))
         finally:
             watchdog.end()
-        self._ended = self._ended or not chunk
         return bool(chunk)
 
     def _is_too_quiet(self) -> bool:
-        if self._spoke:
-            self._spoke, self._quiet_since = False, None
-            return False
         now = asyncio.get_running_loop().time()
         if self._quiet_since is None:
             self._quiet_since = now
@@ -257,7 +257,8 @@ class Relay:
         """Whole events: fed until there is content, then skimmed, so that most of a stream passes
         in the pieces that it came in."""
         events = whole.count(b"data:")
-        self.came += events + max(0, len(whole) - events * ENVELOPE) // BYTES_A_TOKEN
+        long = len(whole) - events * ENVELOPE
+        self.came += events + long // BYTES_A_TOKEN if long > 0 else events
         rest = whole if self._flows else self._begun_with(whole)
         size = self.tracker.skim(rest) if self._flows else 0
         if size:

@@ -40,7 +40,10 @@ class Alike:
         head, tail = self._head, self._tail
         if not head or not events.startswith(head):
             return 0
-        texts, begin = [], len(head)
+        begin = len(head)
+        if events.endswith(tail) and _is_inside(events, begin, len(events) - len(tail)):
+            return len(events)  # one event, as no text holds a tail
+        texts = []
         for piece in events.split(tail)[:-1]:
             if not piece.startswith(head):
                 break
