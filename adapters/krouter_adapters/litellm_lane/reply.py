@@ -12,6 +12,7 @@ from krouter.adapter import Call
 from krouter.errors import Fault
 from krouter.sse import Event, SSEError, encode, whole_events
 from krouter.wire import Headers, Incoming, WireError
+from krouter_adapters.litellm_lane.echo import Echo
 from krouter_adapters.litellm_lane.frames import frames_for, is_wrapped
 from krouter_adapters.litellm_lane.telling import (
     TELLERS,
@@ -101,6 +102,7 @@ class Stream:
         self._unread: bytes | None = b""
         """What has come before the first event; None from then on."""
         self._over = False
+        self._echo = Echo(self._peek)
 
     async def chunk(self) -> bytes:
         if self._over:
@@ -108,6 +110,10 @@ class Stream:
                 pass
             return b""
         raw = await self._reply.chunk()
+        return self._echo.told(raw) or self._read(raw)
+
+    def _read(self, raw: bytes) -> bytes:
+        self._echo.forget()
         try:
             events = self._frames.feed(raw) if raw else whole_events(self._frames.flush())
         except SSEError as error:
@@ -116,7 +122,11 @@ class Stream:
             if not any(event.data for event in events):
                 return self._without_events(raw)
             self._unread = None
-        told = self._one(events[0]) if len(events) == 1 else b"".join(self._told(events))
+        if len(events) == 1:
+            told = self._one(events[0])
+            self._echo.learn(raw, events[0], told)
+        else:
+            told = b"".join(self._told(events))
         if self._teller.lost:
             self.dropped = _with_lost(self.dropped, self._teller.lost)
         if raw:
@@ -147,14 +157,23 @@ class Stream:
             return encode(data)  # the walk counts it, and leaves it out
         if name == b"error" or value.get("error"):
             return self._failed(value)
-        if self._by_name and name and "type" not in value:
-            value["type"] = name.decode("utf-8", "replace")
         try:
-            return self._teller.feed(value)
+            return self._teller.feed(self._typed(value, name))
         except Exception as error:
             raise WireError(
                 Fault.GARBAGE, f"an event cannot be read: {type(error).__name__}"
             ) from None
+
+    def _typed(self, value: Json, name: bytes) -> Json:
+        if self._by_name and name and "type" not in value:
+            value["type"] = name.decode("utf-8", "replace")
+        return value
+
+    def _peek(self, event: Event) -> bytes:
+        value = json_object(event.data or b"")
+        if value is None or event.name == b"error" or value.get("error"):
+            return b""
+        return self._teller.peek(self._typed(value, event.name))
 
     def _failed(self, value: Json) -> bytes:
         self._over = True

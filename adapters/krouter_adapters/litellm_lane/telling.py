@@ -164,6 +164,9 @@ class ToChat:
         self._finished |= any(choice.get("finish_reason") for choice in choices)
         return chat_chunk(chunk)
 
+    def peek(self, event: Json) -> bytes:
+        return b""
+
     def end(self) -> bytes:
         return DONE if self._finished else b""
 
@@ -206,6 +209,9 @@ class _FromClass:
             told = told or self._begin(chunks[0] if chunks else {})
         self._finish = finish or self._finish  # some events of Gemini say it before the last
         return told
+
+    def peek(self, event: Json) -> bytes:
+        return b""
 
     def _told(self, chunk: Json) -> bytes:
         self._usage = _usage(chunk.get("usage")) or self._usage

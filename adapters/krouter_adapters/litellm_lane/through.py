@@ -17,6 +17,10 @@ class Teller(Protocol):
 
     def feed(self, event: Json) -> bytes: ...
 
+    def peek(self, event: Json) -> bytes:
+        """What `feed` would tell of an event that does no more than go on with the text before;
+        empty for any other, or where each is told in another way. Changes nothing."""
+
     def end(self) -> bytes:
         """The end, if it is the proper one."""
 
@@ -56,6 +60,7 @@ class Through:
         self._teller = teller
         # The common case, one more piece of the text that is being told, goes straight through.
         self._text = teller.text if isinstance(teller, ChatBlocks) else _no_text
+        self._is_chat = is_chat
         if is_chat:
             self._text = reader.told
 
@@ -68,6 +73,10 @@ class Through:
                 return out + self._teller.error(chunk["error"])
             out += self._teller.feed(chunk)
         return out + self._teller.end() if self._reader.closed else out
+
+    def peek(self, event: Json) -> bytes:
+        piece = self._reader.plain(event) if self._is_chat else ""
+        return self._reader.told(piece) if piece else b""
 
     def end(self) -> bytes:
         """Nothing: only the last event is the end."""

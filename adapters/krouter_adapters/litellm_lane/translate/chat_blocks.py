@@ -11,12 +11,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from krouter_adapters.litellm_lane.translate.chat_parts import (
+    OTHERS,
     REDACTED,
     TEXT,
     THOUGHT,
     TOOL,
     content_texts,
     first_choice,
+    sole_text,
     untold,
     usage_elsewhere,
 )
@@ -39,18 +41,7 @@ from krouter_adapters.litellm_lane.translate.shapes import (
     to_json,
 )
 
-_OTHERS = (
-    "reasoning_content",
-    "reasoning",
-    "refusal",
-    "tool_calls",
-    "function_call",
-    "thinking_blocks",
-    "images",
-    "audio",
-    "annotations",
-)
-_SAYS = ("content", *_OTHERS)
+_SAYS = ("content", *OTHERS)
 
 
 class Block:
@@ -116,6 +107,8 @@ class ChatBlocks:
         """The events a chunk gives; empty for a chunk that says nothing."""
         if self._closed or not isinstance(chunk, dict):
             return b""
+        if text := self.plain(chunk):
+            return self._more(text)
         if chunk.get("error"):
             return self.error(as_dict(chunk["error"]) or {"message": as_text(chunk["error"])})
         choices, usage = chunk.get("choices"), chunk.get("usage")
@@ -130,6 +123,17 @@ class ChatBlocks:
             self._usage = usage
         start = b"" if self._started else self._start(chunk)
         return start + self._choice(choice) if choice is not None else start
+
+    def plain(self, chunk: Json) -> str:
+        """The text of a chunk that does no more than go on with the text that is being told; else
+        empty."""
+        goes_on = self._head and self._in_deltas and not self._closed
+        return sole_text(chunk) if goes_on else ""
+
+    def peek(self, chunk: Json) -> bytes:
+        """What `feed` would tell of such a chunk; empty for any other, or where each is told in
+        another way. Changes nothing."""
+        return b""
 
     def text(self, piece: str) -> bytes:
         """A piece of text, where it goes on with the text that is being told; else nothing."""
@@ -216,8 +220,8 @@ class ChatBlocks:
 
     def _delta(self, delta: Json) -> bytes:
         text = delta.get("content")
-        # The common case: one more piece of the text that is being sent.
-        is_alone = len(delta) == 1 or not any(map(delta.get, _OTHERS))
+        # One more piece of the text that is being sent, in a chunk that tells more beside it.
+        is_alone = len(delta) == 1 or not any(map(delta.get, OTHERS))
         if self._head and type(text) is str and text and is_alone:
             return self._more(text)
         thought = delta.get("reasoning_content")

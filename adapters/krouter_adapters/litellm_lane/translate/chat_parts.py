@@ -15,7 +15,21 @@ from krouter_adapters.litellm_lane.translate.shapes import (
 
 TEXT, THOUGHT, TOOL, REDACTED = "text", "thinking", "tool_use", "redacted_thinking"
 """The kinds of blocks."""
+OTHERS = (
+    "reasoning_content",
+    "reasoning",
+    "refusal",
+    "tool_calls",
+    "function_call",
+    "thinking_blocks",
+    "images",
+    "audio",
+    "annotations",
+)
+"""What a delta may say beside its content."""
 _UNTOLD = ("images", "audio", "annotations")
+_BESIDE_CHOICES = ("error", "usage", "x_groq")
+_BESIDE_DELTA = ("finish_reason", "index", "logprobs", "usage")
 
 
 def first_choice(choices: list[Any]) -> Json | None:
@@ -26,6 +40,21 @@ def first_choice(choices: list[Any]) -> Json | None:
         if not as_index(choice.get("index")):
             return choice
     return None
+
+
+def sole_text(chunk: Json) -> str:
+    """The text of a chunk whose one choice is the first, with more of it in its delta and nothing
+    else; empty for any other."""
+    choices = chunk.get("choices")
+    if type(choices) is not list or len(choices) != 1 or any(map(chunk.get, _BESIDE_CHOICES)):
+        return ""
+    choice = choices[0]
+    if type(choice) is not dict or any(map(choice.get, _BESIDE_DELTA)):
+        return ""
+    delta = choice.get("delta")
+    if type(delta) is not dict or (len(delta) > 1 and any(map(delta.get, OTHERS))):
+        return ""
+    return as_text(delta.get("content"))
 
 
 def usage_elsewhere(chunk: Json, choice: Json | None) -> Any:

@@ -38,6 +38,10 @@ class ChatToMessages(ChatBlocks):
         self._closed = True
         return _event("error", {"error": messages_error(as_dict(error))})
 
+    def peek(self, chunk: Json) -> bytes:
+        text = self.plain(chunk)
+        return self._more(text) if text else b""
+
     def _start(self, chunk: Json) -> bytes:
         self._started = True
         usage = usage_to_messages(self._usage)
