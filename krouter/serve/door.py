@@ -6,12 +6,17 @@ uvicorn alone reads heads of any size, and waits for a caller for ever.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sized
 from dataclasses import dataclass
 from typing import Any
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import (
+    STATUS_LINE,
+    HttpToolsProtocol,
+    RequestResponseCycle,
+)
 
 from krouter.serve.whole import WHOLE, RawHeaders, whole_of
 
@@ -25,6 +30,8 @@ FAREWELL_SECONDS, MOST_FAREWELL = 1.0, 16 << 20
 """How long, and how many bytes of, what a refused caller still sends is thrown away: so it gets to
 read why."""
 
+MOST_AHEAD = 16
+"""With more requests than this waiting behind the one that is answered, no more are read."""
 Refused = Callable[[str, RawHeaders, int, str], bytes]
 """Path, headers, status and message to the body of an error, as JSON."""
 
@@ -60,6 +67,18 @@ def _new_parser(protocol: HttpToolsProtocol) -> HttpRequestParser:
     return parser
 
 
+class _Flow(FlowControl):
+    """Whoever sends requests without waiting for replies is read no faster than it is answered."""
+
+    def __init__(self, transport: asyncio.Transport, ahead: Sized) -> None:
+        super().__init__(transport)
+        self._ahead = ahead
+
+    def resume_reading(self) -> None:
+        if self.read_paused and len(self._ahead) <= MOST_AHEAD:
+            super().resume_reading()
+
+
 class Door(HttpToolsProtocol):
     """Counts what comes, and hangs up on who sends a head without end, or anything too slowly.
 
@@ -73,9 +92,27 @@ class Door(HttpToolsProtocol):
         self._came = self._head = self._farewell = 0
         """Bytes of all requests, of the head that is under way, and since it was refused."""
         self._closing = False
+        self._served: RequestResponseCycle | None = None
+        """The request that is answered, or was last; `cycle` is the one that came last."""
         self._waits_for: object = None
         """What was waited for when it was last looked at, since when, and what had come then."""
         self._since, self._came_then = 0.0, 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.flow = _Flow(transport, self.pipeline)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """uvicorn tells the request that came last, which may still wait for its turn."""
+        served = self._served
+        if served is not None and served is not self.cycle:
+            served.disconnected = True
+            served.message_event.set()
+        super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._served = cycle
+        super()._start_asgi_task(cycle, app)
 
     def data_received(self, data: bytes) -> None:
         self._came += len(data)
@@ -85,16 +122,20 @@ class Door(HttpToolsProtocol):
                 self.transport.abort()
             return
         self._unset_keepalive_if_required()
+        scope, last = self.scope, self.cycle
+        is_between = last is None or not last.more_body
         try:
             self._read(data)
         except HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
+            self._refuse(400, "What came is no HTTP/1.1 request that krouter can read.")
             return
         cycle = self.cycle
         if cycle is not None and cycle.scope is self.scope:
             self._head, self.headers = 0, _NOWHERE
             return
-        self._head += len(data)
+        # Of a head that begins behind other things, what came in the same piece does not count.
+        if self.scope is scope or (cycle is last and is_between):
+            self._head += len(data)
         if self._head > MOST_HEAD:
             self._refuse(431, f"The head of the request is larger than {MOST_HEAD >> 10} KiB.")
 
@@ -155,31 +196,50 @@ class Door(HttpToolsProtocol):
 
     def _stage(self) -> object:
         """What is waited for: a first request, a head, the rest of a body, or nothing of the
-        caller's. Between two requests uvicorn's own limit counts."""
+        caller's. Between two requests uvicorn's own limit counts, until a blank line ends it."""
         if self.scope is None:
             return self
+        if self.flow.read_paused:
+            return None
         if self._in_head:
             return self.scope
         cycle = self.cycle
-        return cycle if cycle.more_body and not self.flow.read_paused else None
+        is_over = cycle.response_complete and self.timeout_keep_alive_task is None
+        return cycle if cycle.more_body or is_over else None
 
     def _refuse(self, status: int, message: str) -> None:
-        """An error, where no reply has begun, and the end of the connection."""
+        """An error, where no reply has begun, and the end of the connection once the requests
+        before that one have their replies."""
         if self._closing or self.transport.is_closing():
             return
         self._closing = True
-        cycle = self.cycle
+        in_head, cycle, served = self._in_head, self.cycle, self._served
+        if self.pipeline or (in_head and served is not None and not served.response_complete):
+            self._end_before(in_head)
+            return
         busy = cycle is not None and not cycle.response_complete
         if busy:
             cycle.disconnected = True
             cycle.message_event.set()
-        if self.pipeline or (cycle.response_started if busy else not self._in_head):
+        if cycle.response_started if busy else not in_head:
             self.transport.close()  # nothing more can be told
             return
-        path, headers = (cycle.scope["path"], cycle.scope["headers"]) if busy else ("", [])
+        path, headers = self._asked() if in_head else (cycle.scope["path"], cycle.scope["headers"])
         self._tell(status, self._refused(path, list(headers), status, message))
         self.flow.resume_reading()
         self.loop.call_later(FAREWELL_SECONDS, self.transport.close)
+
+    def _end_before(self, in_head: bool) -> None:
+        """Nothing that came last is answered, nor what comes."""
+        if not in_head:
+            self.pipeline.popleft()
+        last = self.pipeline[0][0] if self.pipeline else self._served
+        assert last is not None
+        self.cycle, last.keep_alive = last, False
+
+    def _asked(self) -> tuple[str, RawHeaders]:
+        """Path and headers, as far as they are known of a head that is not whole."""
+        return self.url.partition(b"?")[0].decode("latin-1"), self.headers
 
     def _tell(self, status: int, body: bytes) -> None:
         fields = (
