@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from krouter.pool import Pool
 from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
 from krouter.serve.guard import Guard
-from krouter.serve.hot import Endpoint, send_refusal
+from krouter.serve.hot import Endpoint, send_refusal, send_whole
 from krouter.serve.intake import (
     Receive,
     Refusal,
@@ -38,7 +39,7 @@ from krouter.serve.intake import (
     with_key_of,
 )
 from krouter.serve.models import KEY, add_models
-from krouter.serve.refused import final, refused
+from krouter.serve.refused import failed, final, refused
 from krouter.serve.whole import WHOLE, RawHeaders
 from krouter.wire import Headers
 
@@ -116,7 +117,12 @@ class App:
             except Refusal as refusal:
                 await send_refusal(send, dialect_of(scope["path"], headers), refusal)
                 return
-        await self._serve(scope, receive, send)
+        try:
+            await self._serve(scope, receive, send)
+        except Exception as error:
+            told = failed(dialect_of(scope["path"], request_headers(scope)), error)
+            with suppress(OSError, RuntimeError):  # the reply has begun, and can only break off
+                await send_whole(send, told)
 
     async def _dispatch(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -253,6 +259,10 @@ def add_errors(app: FastAPI) -> None:
         body = dialect.error_body(error.status_code, message, {}, told)
         given = final(error.status_code, (error.headers or {}).items())
         return Response(body, error.status_code, dict(given), "application/json")
+
+    @app.exception_handler(Exception)
+    async def pass_on(request: Request, error: Exception) -> Response:
+        raise error  # for App to tell
 
     @app.exception_handler(RequestValidationError)
     async def refuse_invalid(request: Request, error: Exception) -> Response:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
 from krouter.adapter import Call
-from krouter.answer import Answer, described, error_answer, stamps
+from krouter.answer import Answer, error_answer, stamps
 from krouter.dialects.base import Dialect
 from krouter.dialects.long import Seen
 from krouter.headers import EVENT_STREAM
@@ -32,13 +31,10 @@ from krouter.serve.intake import (
 )
 from krouter.serve.limits import check_model
 from krouter.serve.outlet import Outlet
-from krouter.serve.refused import refused
+from krouter.serve.refused import failed, refused
 from krouter.serve.whole import WHOLE
 from krouter.wire import Headers
 from krouter.world import World
-
-_log = logging.getLogger("krouter")
-
 
 WATCHED_AFTER = 0.05
 """Seconds that a call may take before anybody looks whether its caller is still there. It may be
@@ -194,10 +190,7 @@ class Endpoint:
         try:
             return await self._router.answer(call, began=began)
         except Exception as error:
-            _log.error("a request failed with %s\n%s", *described(error))
-            message = f"krouter failed with {type(error).__name__}. Its log says where."
-            headers = [header for route in routes for header in stamps(route)]
-            return error_answer(self._dialect, 500, message, headers=headers)
+            return failed(self._dialect, error, [one for route in routes for one in stamps(route)])
 
     async def _cut_short(self, call: Call, answer: Answer | None, outlet: Outlet) -> None:
         """krouter ends before the answer does, and says so. An array of events that has begun can

@@ -1,16 +1,19 @@
-"""A refusal as its caller is told it, in the caller's dialect."""
+"""A refusal, or a fault of krouter's own, as its caller is told it: in the caller's dialect."""
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable
 from typing import Any
 
-from krouter.answer import NO_RETRY, Answer, error_answer
+from krouter.answer import NO_RETRY, Answer, described, error_answer
 from krouter.dialects.base import Dialect
 from krouter.no_answer import LONGEST_RETRY_AFTER
 from krouter.serve.intake import Refusal
 from krouter.wire import Headers
+
+_log = logging.getLogger("krouter")
 
 _KINDS = {403: "invalid_request_error", 404: "invalid_request_error", 429: "insufficient_quota"}
 """OpenAI's type of an error that has a code of its own here, by its status."""
@@ -41,6 +44,13 @@ def refused(dialect: Dialect, refusal: Refusal) -> Answer:
         notes=refusal.notes,
         headers=final(refusal.status, refusal.headers),
     )
+
+
+def failed(dialect: Dialect, error: Exception, headers: Headers | None = None) -> Answer:
+    """A fault of krouter's own. Where it arose is logged."""
+    _log.error("a request failed with %s\n%s", *described(error))
+    message = f"krouter failed with {type(error).__name__}. Its log says where."
+    return error_answer(dialect, 500, message, headers=headers)
 
 
 def _told(dialect: Dialect, refusal: Refusal) -> Any:
