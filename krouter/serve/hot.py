@@ -29,7 +29,7 @@ from krouter.serve.intake import (
     request_headers,
     with_key_of,
 )
-from krouter.serve.limits import check_model
+from krouter.serve.limits import check_further, check_model
 from krouter.serve.outlet import Outlet
 from krouter.serve.refused import failed, refused
 from krouter.serve.whole import WHOLE
@@ -154,6 +154,7 @@ class Endpoint:
             call = parse_call(self._dialect, raw, headers, path, query, self._seen, caller)
             if key is not None and key.models is not None:
                 check_model(key, call.model, self._router.world)
+                check_further(key, call.body)
         except CallerGone:
             return
         except Refusal as refusal:

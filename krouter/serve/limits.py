@@ -157,6 +157,37 @@ def check_model(key: Key, asked: str, world: World) -> None:
     )
 
 
+_FURTHER = ("models", "fallbacks")
+"""Fields by which OpenRouter, LiteLLM's proxy and their like are told of models to ask as well."""
+
+
+def check_further(key: Key, body: Body) -> None:
+    """Raises Refusal where `body` has a provider ask further models: nobody here can tell which of
+    them are the key's."""
+    if key.models is None or not (found := next(_further(body), "")):
+        return
+    raise Refusal(
+        403,
+        f"The key {key.name!r} is limited to some models, so `{found}` may name no others: leave it"
+        " out.",
+        code="model_not_found",
+    )
+
+
+def _further(body: Body) -> Iterator[str]:
+    """The fields that name further models."""
+    for name in _FURTHER:
+        if body.value(name):
+            yield name
+    extra = body.value("extra_body")
+    if isinstance(extra, dict):
+        yield from (f"extra_body.{name}" for name in _FURTHER if extra.get(name))
+    tools = body.value("tools")
+    for place, tool in enumerate(tools if isinstance(tools, list) else ()):
+        if isinstance(tool, dict) and tool.get("model"):
+            yield f"tools[{place}].model"
+
+
 def is_allowed(key: Key, asked: str, destination: Destination, world: World) -> bool:
     """Whether a name, an alias too, or what it stands for is one of the key's models. A combo is
     asked for as `claude-NAME` by whoever may ask for the combo, or for that very name: no glob

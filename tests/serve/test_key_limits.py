@@ -70,6 +70,34 @@ def message_of(reply: httpx.Response) -> str:
 
 
 @pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"models": ["anthropic/claude-opus-4"]}, "models"),
+        ({"models": "x"}, "models"),
+        ({"fallbacks": [{"model": "x"}]}, "fallbacks"),
+        ({"extra_body": {"models": ["x"]}}, "extra_body.models"),
+        ({"tools": [{"type": "image_generation", "model": "gpt-image-1"}]}, "tools[0].model"),
+        ({"models": [], "fallbacks": None, "extra_body": {"models": []}}, ""),
+    ],
+)
+def test_a_body_names_no_further_models(
+    locked: Lock, upstream: Upstream, fields: dict[str, Any], named: str
+) -> None:
+    krouter = locked(models=["daily"])
+    for dialect in DIALECTS:
+        reply = krouter.ask(dialect, "daily", **fields)
+        assert reply.status_code == (403 if named else 200)
+        assert not named or f"so `{named}` may name no others" in message_of(reply)
+    assert bool(upstream.requests) is not bool(named)
+
+
+def test_a_key_for_all_models_may_name_further_ones(locked: Lock, upstream: Upstream) -> None:
+    krouter = locked(rpm=9)
+    assert krouter.chat("daily", models=["x/y"]).status_code == 200
+    assert b'"models":["x/y"]' in upstream.requests[0].body
+
+
+@pytest.mark.parametrize(
     ("models", "asked", "is_let_in"),
     [
         (["daily"], "daily", True),
