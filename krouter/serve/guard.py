@@ -10,7 +10,7 @@ from krouter.keys import Key, KeyRing
 from krouter.route import Attempt, Route
 from krouter.serve.intake import Gate, Refusal, Scope, presented_keys
 from krouter.serve.limits import Limiter
-from krouter.serve.strangers import Strangers, sender_of
+from krouter.serve.strangers import Strangers
 from krouter.wire import Headers
 from krouter.world import World
 
@@ -70,7 +70,7 @@ class Guard:
 
     def _stranger(self, scope: Scope) -> Refusal:
         """A wrong key."""
-        wait = self.strangers.note(sender_of(scope))
+        wait = self.strangers.came(scope)
         message = "This is no API key of this krouter; see krouter keys list."
         if not wait:
             return Refusal(401, message)

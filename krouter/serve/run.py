@@ -26,7 +26,7 @@ from krouter.serve.door import PATIENCE, Door, Patience, watch
 from krouter.serve.guard import Guard
 from krouter.serve.intake import Gate
 from krouter.serve.limits import Limiter
-from krouter.serve.strangers import Strangers
+from krouter.serve.strangers import Proxies, Strangers
 from krouter.settings import Settings
 from krouter.spending import Spending
 from krouter.wire import HttpWire
@@ -114,7 +114,8 @@ def open_server(
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
     limiter = Limiter(Spending(paths.spending, now, partial(log, "SPENDING")), now)
-    guard = Guard(house.keys, gate_of(settings, host), public, limiter, Strangers())
+    strangers = Strangers(proxies=Proxies.read(env.get("FORWARDED_ALLOW_IPS", "")))
+    guard = Guard(house.keys, gate_of(settings, host), public, limiter, strangers)
     metrics = Metrics(lambda: house.router.world.board)
     house.router.books.append(metrics.book)
     house.router.amended.append(metrics.amend)
@@ -166,6 +167,7 @@ def _uvicorn_config(app: App) -> uvicorn.Config:
         access_log=False,
         server_header=False,
         date_header=False,
+        proxy_headers=False,  # who a caller is matters for wrong keys alone: see strangers
         timeout_graceful_shutdown=GRACE_SECONDS,
         backlog=2048,
     )

@@ -11,6 +11,8 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 AT_ONCE = 20
@@ -26,6 +28,35 @@ MOST_HELD = 256
 LONGEST_ADDRESS = 64
 
 
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+@dataclass(frozen=True, slots=True)
+class Proxies:
+    """Who is believed as to whom a request came from."""
+
+    networks: tuple[Network, ...] = ()
+    everybody: bool = False
+
+    @classmethod
+    def read(cls, allowed: str) -> Proxies:
+        """From addresses and networks parted by commas; `*` is everybody. What is neither names
+        nobody."""
+        parts = [part.strip() for part in allowed.split(",")]
+        networks = []
+        for part in parts:
+            with suppress(ValueError):
+                networks.append(ipaddress.ip_network(part, strict=False))
+        return cls(tuple(networks), "*" in parts)
+
+    def believes(self, host: str) -> bool:
+        if self.everybody:
+            return True
+        address = _address(host)
+        return address is not None and any(address in network for network in self.networks)
+
+
 class Strangers:
     """`now` is in seconds of any beginning."""
 
@@ -33,14 +64,20 @@ class Strangers:
         self,
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[Any]] = asyncio.sleep,
+        proxies: Proxies | None = None,
     ) -> None:
         self._now, self._sleep = now, sleep
+        self._proxies = proxies or Proxies()
         self._free_at: OrderedDict[str, float] = OrderedDict()
         """When each sender has made up for what it has presented."""
         self._held = 0
 
     def __len__(self) -> int:
         return len(self._free_at)
+
+    def came(self, scope: MutableMapping[str, Any]) -> float:
+        """A wrong key has come with a request; as `note`."""
+        return self.note(sender_of(scope, self._proxies))
 
     def note(self, sender: str) -> float:
         """A wrong key has come. 0 while there are few, else the seconds until one more may come."""
@@ -68,16 +105,47 @@ class Strangers:
             self._held -= 1
 
 
-def sender_of(scope: MutableMapping[str, Any]) -> str:
-    """The caller's address; of IPv6 the network that one site has for itself."""
+def sender_of(scope: MutableMapping[str, Any], proxies: Proxies) -> str:
+    """The caller's address; of IPv6 the network that one site has for itself.
+
+    Of a proxy's callers it is the last one that `X-Forwarded-For` names and that is no proxy
+    itself: what stands before that, a caller may have written.
+    """
     client = scope.get("client")
-    host = str(client[0])[:LONGEST_ADDRESS] if client else ""
+    host = str(client[0]) if client else ""
+    named = _forwarded(scope) if proxies.believes(host) else []
+    while named and proxies.believes(host):
+        host = named.pop()
+        if proxies.everybody:
+            break
+    return _site(host)
+
+
+def _forwarded(scope: MutableMapping[str, Any]) -> list[str]:
+    """Whom the proxies name, each behind the one that it had the request from."""
+    told = b",".join(value for name, value in scope["headers"] if name == b"x-forwarded-for")
+    return [host for part in told.decode("latin-1").split(",") if (host := _host(part.strip()))]
+
+
+def _host(named: str) -> str:
+    """Without a port."""
+    if named.startswith("["):
+        return named[1:].partition("]")[0]
+    return named.partition(":")[0] if named.count(":") == 1 else named
+
+
+def _address(host: str) -> Address | None:
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
-        return host
+        return None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _site(host: str) -> str:
+    address = _address(host[:LONGEST_ADDRESS])
+    if address is None:
+        return host[:LONGEST_ADDRESS]
     if isinstance(address, ipaddress.IPv4Address):
         return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
     return str(ipaddress.ip_network((address, 64), strict=False))

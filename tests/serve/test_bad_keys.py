@@ -17,6 +17,7 @@ from krouter.serve.strangers import (
     MOST_HELD,
     MOST_SENDERS,
     STEP_SECONDS,
+    Proxies,
     Strangers,
     sender_of,
 )
@@ -70,7 +71,7 @@ def test_as_many_senders_as_there_are_take_no_more_room() -> None:
     ],
 )
 def test_a_sender_is_an_address(client: object, sender: str) -> None:
-    assert sender_of({"client": client}) == sender
+    assert sender_of({"client": client, "headers": []}, Proxies()) == sender
 
 
 def test_only_so_many_answers_are_held_back() -> None:
@@ -164,22 +165,48 @@ def test_every_path_counts_and_each_answers_in_its_dialect(home: Path) -> None:
         assert krouter.http.get("/health", headers=wrong).status_code == 200
 
 
-def test_behind_a_proxy_on_this_machine_the_sender_is_whom_it_names(home: Path) -> None:
+@pytest.mark.parametrize(
+    ("allowed", "client", "forwarded", "sender"),
+    [
+        ("", "127.0.0.1", ["203.0.113.7"], "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1", [], "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1", [" , "], "127.0.0.1"),
+        ("127.0.0.1", "127.0.0.1", ["203.0.113.7"], "203.0.113.7"),
+        ("127.0.0.1", "127.0.0.1", ["made-up, 203.0.113.7"], "203.0.113.7"),
+        ("127.0.0.1", "127.0.0.1", ["made-up", "203.0.113.7"], "203.0.113.7"),
+        ("127.0.0.1", "127.0.0.1", ["203.0.113.7:5000"], "203.0.113.7"),
+        ("127.0.0.1", "127.0.0.1", ["[2001:db8:1:2::3]:5000"], "2001:db8:1:2::/64"),
+        ("127.0.0.1", "127.0.0.1", ["2001:db8:1:2::3"], "2001:db8:1:2::/64"),
+        ("127.0.0.1", "127.0.0.1", ["unknown"], "unknown"),
+        ("127.0.0.1", "::ffff:127.0.0.1", ["203.0.113.7"], "203.0.113.7"),
+        ("127.0.0.1", "10.0.0.1", ["203.0.113.7"], "10.0.0.1"),
+        ("::1, 10.0.0.0/8", "10.2.3.4", ["made-up, 203.0.113.7, 10.9.9.9"], "203.0.113.7"),
+        ("10.0.0.0/8", "10.2.3.4", ["10.1.1.1, 10.9.9.9"], "10.1.1.1"),
+        ("a-proxy", "127.0.0.1", ["203.0.113.7"], "127.0.0.1"),
+        ("*", "10.0.0.1", ["made-up, 203.0.113.7"], "203.0.113.7"),
+    ],
+)
+def test_a_proxy_names_the_sender_where_it_is_believed(
+    allowed: str, client: str, forwarded: list[str], sender: str
+) -> None:
+    headers = [(b"x-a", b"b"), *((b"x-forwarded-for", each.encode()) for each in forwarded)]
+    scope = {"client": (client, 5), "headers": headers}
+    assert sender_of(scope, Proxies.read(allowed)) == sender
+
+
+@pytest.mark.parametrize(("allowed", "last"), [("", 429), ("127.0.0.1", 401)])
+def test_nobody_is_believed_unless_the_environment_says_so(
+    home: Path, allowed: str, last: int
+) -> None:
     add_key(home / "keys.json", "laptop", 0.0)
-    with Krouter(home) as krouter:
+    with Krouter(home, env={"FORWARDED_ALLOW_IPS": allowed}) as krouter:
 
-        async def at_once(seconds: float) -> None:
-            """Holds nothing back."""
-
-        krouter.served.app.guard.strangers = Strangers(Clock(), at_once)
-
-        def status(sender: str) -> int:
-            headers = {"x-api-key": "kr-wrong", "x-forwarded-for": sender}
+        def status(number: int) -> int:
+            headers = {"x-api-key": "kr-wrong", "x-forwarded-for": f"203.0.113.{number}"}
             return krouter.http.get("/v1/models", headers=headers).status_code
 
-        statuses = [status("203.0.113.7") for _ in range(AT_ONCE + 1)]
-        assert statuses == [401] * AT_ONCE + [429]
-        assert status("203.0.113.8") == 401
+        assert [status(number) for number in range(AT_ONCE)] == [401] * AT_ONCE
+        assert status(AT_ONCE) == last
 
 
 def test_beyond_what_is_held_back_the_connection_is_closed(home: Path) -> None:

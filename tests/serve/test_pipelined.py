@@ -1,4 +1,4 @@
-"""Requests that are sent without waiting for replies: each has its own, and nothing gets into it."""
+"""Requests sent without waiting for replies: each has its own, and nothing gets into it."""
 
 from __future__ import annotations
 
