@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import zlib
 
 from krouter.errors import Fault, WireError
@@ -10,8 +11,11 @@ from krouter.http_reply import Body, HttpReply
 MOST_AT_ONCE = 1 << 20
 """Bytes that one chunk may grow to, however few it was packed into."""
 
+_STEP = 16 << 10
+"""Packed bytes that are unpacked in one go."""
+
 _GZIP = 16 + zlib.MAX_WBITS
-_PACKED = ("gzip", "deflate")
+_PACKED = ("gzip", "x-gzip", "deflate")
 _UNREADABLE = ("br", "zstd")
 
 
@@ -33,14 +37,17 @@ class Unpacked(Body):
         self.headers = reply.headers
         self.dropped = reply.dropped
         self._reply = reply
-        self._gzip = reply.coding == "gzip"
+        self._gzip = reply.coding != "deflate"
         self._unpacker: zlib._Decompress | None = None
-        self._packed = b""
+        self._packed = memoryview(b"")
 
     async def chunk(self) -> bytes:
         while True:
-            packed, self._packed = self._packed, b""
-            packed = packed or await self._reply.chunk()
+            packed = self._packed
+            if packed:  # others have their turn, however much is packed into a little
+                await asyncio.sleep(0)
+            else:
+                packed = memoryview(await self._reply.chunk())
             if not packed:
                 return self._end()
             try:
@@ -51,16 +58,21 @@ class Unpacked(Body):
             if plain:
                 return plain
 
-    def _unpack(self, packed: bytes) -> bytes:
-        """As much as may be given at once; the rest is kept packed."""
+    def _unpack(self, packed: memoryview) -> bytes:
+        """As much as may be given at once; the rest is kept packed. A gzip stream may be several in
+        a row; what follows any other is nobody's."""
         unpacker = self._unpacker
         if unpacker is None:
             self._unpacker = unpacker = zlib.decompressobj(self._window(packed[0]))
-        plain = unpacker.decompress(packed, MOST_AT_ONCE)
-        if unpacker.eof:
-            self._packed = self._next_member(unpacker.unused_data)
-        else:
-            self._packed = unpacker.unconsumed_tail
+        elif unpacker.eof:
+            self._packed = packed[:0]
+            return b""
+        step = packed[:_STEP]
+        plain = unpacker.decompress(step, MOST_AT_ONCE)
+        left = unpacker.unused_data if unpacker.eof else unpacker.unconsumed_tail
+        self._packed = packed[len(step) - len(left) :]
+        if unpacker.eof and self._gzip:
+            self._unpacker = None
         return plain
 
     def _window(self, first: int) -> int:
@@ -69,18 +81,11 @@ class Unpacked(Body):
             return _GZIP
         return zlib.MAX_WBITS if first & 0xF == zlib.DEFLATED else -zlib.MAX_WBITS
 
-    def _next_member(self, rest: bytes) -> bytes:
-        """A gzip stream may be several in a row."""
-        if not self._gzip:
-            return b""
-        self._unpacker = None
-        return rest
-
     def _end(self) -> bytes:
         if self._unpacker is not None and not self._unpacker.eof and not self._gzip:
             raise WireError(Fault.CUT, "the packing of the reply is cut short")
         return b""
 
     def close(self) -> None:
-        self._packed = b""
+        self._packed = self._packed[:0]
         self._reply.close()

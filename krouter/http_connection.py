@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import select
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -195,6 +196,8 @@ class Connection(asyncio.Protocol):
         if len(name) == 16 and name.lower() == b"content-encoding":
             self._coding = value.decode("latin-1").rstrip().lower()
         told = value.rstrip().decode("utf-8", "surrogateescape")
+        if not told.isprintable():
+            told = _CONTROL.sub(" ", told)
         self._headers.append((name.decode("ascii"), told))
 
     def on_headers_complete(self) -> None:
@@ -224,6 +227,8 @@ class Connection(asyncio.Protocol):
 
 
 _HUNG_UP = "the provider hung up"
+_CONTROL = re.compile(r"[\x01-\x08\x0a-\x1f\x7f]")
+"""What no header may have, and no server sends on."""
 
 
 def _size(headers: list[tuple[str, str]]) -> int:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from krouter.errors import Fault
 from krouter.http_coding import MOST_AT_ONCE
 from krouter.http_reply import MOST_UNREAD
-from krouter.wire import AT_ONCE, HttpWire
+from krouter.wire import AT_ONCE, HttpWire, Incoming
 from tests.peers import HEAD, OK, Host, Peer, answer, ask, fault, read_request, run, run_in
 
 from tests.peers import serving, until  # isort: skip
@@ -31,6 +31,7 @@ WHOLE = (
     b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + OK,
     HEAD + b"transfer-encoding: chunked\r\n\r\n1\r\no\r\n1;a=b\r\nk\r\n0\r\nx-t: 1\r\n\r\n",
     GZIP + b"\r\n" + gzip.compress(b"o") + gzip.compress(b"k"),
+    HEAD + b"content-encoding: X-GZip\r\n\r\n" + gzip.compress(b"ok"),
     HEAD + b"content-encoding: deflate\r\n\r\n" + zlib.compress(b"ok"),
     HEAD + b"content-encoding: deflate\r\n\r\n" + zlib.compress(b"ok")[2:-4],
     HEAD + b"content-encoding: x-unknown\r\n\r\nok",
@@ -274,5 +275,69 @@ def test_a_body_of_any_size_arrives_as_it_is(size: int) -> None:
                 assert await (await ask(wire, url, body=body)).read(9) == b"ok"
         assert host.asked == [0, 0]
         assert [request.partition(b"\r\n\r\n")[2] for request in host.requests] == [body, body]
+
+    run(test)
+
+
+async def turns_of(reply: Incoming) -> tuple[list[bytes], list[int]]:
+    """All pieces, and in which turn of the loop each came."""
+    turn = 0
+
+    async def count() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    pieces, turns = [], []
+    while piece := await reply.chunk():
+        pieces.append(piece)
+        turns.append(turn)
+    counting.cancel()
+    return pieces, turns
+
+
+def test_others_have_their_turn_while_much_is_unpacked() -> None:
+    async def test(wire: HttpWire) -> None:
+        async with serving(Peer(GZIP + b"\r\n" + gzip.compress(bytes(9 << 20)))) as url:
+            pieces, turns = await turns_of(await ask(wire, url))
+        assert sum(map(len, pieces)) == 9 << 20
+        assert len(set(turns)) == len(turns) >= 9
+        hollow = gzip.compress(b"") * 900
+        async with serving(Peer(GZIP + b"\r\n" + hollow + gzip.compress(b"ok"))) as url:
+            pieces, turns = await turns_of(await ask(wire, url))
+        assert pieces == [b"ok"]
+        assert turns[0] >= 900
+
+    run(test)
+
+
+def test_what_follows_the_packed_is_nobodys_and_is_not_kept() -> None:
+    async def test(wire: HttpWire) -> None:
+        head = HEAD + b"content-encoding: deflate\r\n\r\n" + zlib.compress(b"ok")
+        peer = Peer(head, *[bytes(1 << 20)] * 32)
+        async with serving(peer) as url:
+            reply = await ask(wire, url)
+            assert await reply.chunk() == b"ok"
+            tracemalloc.start()
+            for _ in range(32):
+                peer.go.release()
+            assert await reply.chunk() == b""
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+        assert peak < 16 << 20
+
+    run_in(uvloop.new_event_loop, test, debug=False)
+
+
+def test_a_header_has_nothing_that_none_may_have() -> None:
+    async def test(wire: HttpWire) -> None:
+        odd = b"x-a: a\x01\x0b\x7fb\tc\r\nx-b: \xc3\xa9\xff\r\n"
+        async with serving(
+            Host(b"HTTP/1.1 200 OK\r\n" + odd + b"content-length: 0\r\n\r\n")
+        ) as url:
+            reply = await ask(wire, url)
+            assert reply.headers[:2] == [("x-a", "a   b\tc"), ("x-b", "é\udcff")]
 
     run(test)
