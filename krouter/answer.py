@@ -104,6 +104,6 @@ def _listed(names: Sequence[str]) -> str:
     return f"{kept}, and {len(names) - kept.count(', ') - 1} more"
 
 
-def described(error: Exception) -> tuple[str, str]:
+def described(error: BaseException) -> tuple[str, str]:
     """The kind of an error and where it was raised; its own text may quote a credential."""
     return type(error).__name__, "".join(traceback.format_tb(error.__traceback__))

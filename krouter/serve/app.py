@@ -119,7 +119,7 @@ class App:
                 return
         try:
             await self._serve(scope, receive, send)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             told = failed(dialect_of(scope["path"], request_headers(scope)), error)
             with suppress(OSError, RuntimeError):  # the reply has begun, and can only break off
                 await send_whole(send, told)

@@ -31,7 +31,7 @@ from krouter.serve.intake import (
 )
 from krouter.serve.limits import check_further, check_model
 from krouter.serve.outlet import Outlet
-from krouter.serve.refused import failed, refused
+from krouter.serve.refused import ENDING, failed, refused
 from krouter.serve.whole import WHOLE
 from krouter.wire import Headers
 from krouter.world import World
@@ -196,7 +196,7 @@ class Endpoint:
     async def _cut_short(self, call: Call, answer: Answer | None, outlet: Outlet) -> None:
         """krouter ends before the answer does, and says so. An array of events that has begun can
         only break off."""
-        status, message = 503, "krouter is shutting down."
+        status, message = 503, ENDING
         told = error_answer(self._dialect, status, message)
         relay = answer.relay if answer else None
         if relay is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import math
 from collections.abc import Iterable
@@ -46,8 +47,14 @@ def refused(dialect: Dialect, refusal: Refusal) -> Answer:
     )
 
 
-def failed(dialect: Dialect, error: Exception, headers: Headers | None = None) -> Answer:
-    """A fault of krouter's own. Where it arose is logged."""
+ENDING = "krouter is shutting down."
+
+
+def failed(dialect: Dialect, error: BaseException, headers: Headers | None = None) -> Answer:
+    """A fault of krouter's own, which is logged with where it arose; or its end, which cancels what
+    is under way."""
+    if isinstance(error, asyncio.CancelledError):
+        return error_answer(dialect, 503, ENDING, headers=headers)
     _log.error("a request failed with %s\n%s", *described(error))
     message = f"krouter failed with {type(error).__name__}. Its log says where."
     return error_answer(dialect, 500, message, headers=headers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import random
 import socket
@@ -217,3 +218,26 @@ def test_an_answer_that_krouters_own_end_cuts_short_says_so(
             assert said.startswith(b"HTTP/1.1 503 ")
         assert krouter.chat("demo").status_code == 200
         assert krouter.router.world.board.in_flight == 0
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/v1/messages", "/v1/messages/count_tokens", "/api/quota"]
+)
+def test_a_body_that_krouters_own_end_cuts_short_is_told_so(
+    tmp_path: Path, path: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Krouter(tmp_path) as krouter:
+        host, port = urlsplit(krouter.url).netloc.split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as caller:
+            head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n"
+            caller.sendall(f"{head}content-type: application/json\r\n\r\n{{".encode())
+            while not krouter.served.server.server_state.tasks:
+                assert krouter.http.get("/health").status_code == 200
+            cancel_all(krouter)
+            said = caller.recv(65536)
+        assert said.startswith(b"HTTP/1.1 503 ")
+        told = json.loads(said.partition(b"\r\n\r\n")[2])
+        assert told["error"]["message"] == "krouter is shutting down."
+        assert told.get("type") == ("error" if "messages" in path else None)
+        assert krouter.chat("demo").status_code == 200
+    assert not caplog.records
