@@ -38,6 +38,11 @@ class Pool:
         """How many connections there are, busy and idle."""
         return len(self._open)
 
+    @property
+    def busy(self) -> int:
+        """How many have a request under way."""
+        return len(self._open) - sum(map(len, self._idle.values()))
+
     def take(self, place: Place) -> Connection | None:
         """An idle connection to `place`."""
         idle = self._idle.get(place)

@@ -99,6 +99,11 @@ class HttpWire:
         """How many connections are open at present, busy and idle."""
         return 0 if self._pool is None else self._pool.open
 
+    @property
+    def busy(self) -> int:
+        """How many of these have a request under way."""
+        return 0 if self._pool is None else self._pool.busy
+
     async def send(self, request: Outgoing, connect: float) -> Incoming:
         method, body = request.method, request.body
         length = len(body) if method == "POST" else None

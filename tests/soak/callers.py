@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,13 +22,15 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One request. Whoever `leaves` hangs up once the first bytes of the reply have come."""
+    """One request. Whoever `leaves` hangs up once the first bytes of the reply have come; whoever
+    `stays` asks the next over the same connection."""
 
     nonce: str
     dialect: str
     model: str
     stream: bool
     leaves: bool = False
+    stays: bool = False
 
     @property
     def path(self) -> str:
@@ -50,7 +53,8 @@ class Question:
     @property
     def raw(self) -> bytes:
         body = json.dumps(self.body).encode()
-        head = f"POST {self.path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n"
+        then = "keep-alive" if self.stays else "close"
+        head = f"POST {self.path} HTTP/1.1\r\nhost: localhost\r\nconnection: {then}\r\n"
         return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
 
 
@@ -76,27 +80,59 @@ def questions(
             "model": dice.choice(models),
             "stream": dice.random() < 0.6,
             "leaves": dice.random() < 0.05,
+            "stays": dice.random() < 0.5,
         }
         made.append(Question(**{**fields, **given}))
     return made
 
 
-async def ask(url: str, question: Question, begun: Callable[[], object] = bool) -> Heard:
-    """`begun` is called as soon as the reply has. Raises TimeoutError for a caller left hanging."""
-    place = urlsplit(url)
-    async with asyncio.timeout(PATIENCE):
-        reader, writer = await asyncio.open_connection(place.hostname, place.port)
+class Line:
+    """A caller's connection, for as long as it stays."""
+
+    def __init__(self, url: str) -> None:
+        place = urlsplit(url)
+        self._place = (place.hostname, place.port)
+        self._open: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def ask(self, question: Question, begun: Callable[[], object] = bool) -> Heard:
+        """`begun` is called as soon as the reply has. Raises TimeoutError for a caller left
+        hanging."""
+        stays = False
         try:
-            writer.write(question.raw)
-            raw = await reader.read(1 << 16)
-            begun()
-            if question.leaves:
-                return Heard()
-            while piece := await reader.read(1 << 16):
-                raw += piece
+            async with asyncio.timeout(PATIENCE):
+                reader, writer = self._open or await asyncio.open_connection(*self._place)
+                self._open = reader, writer
+                writer.write(question.raw)
+                raw = await reader.read(1 << 16)
+                begun()
+                if question.leaves:
+                    return Heard()
+                while not (question.stays and is_whole(raw)) and (
+                    piece := await reader.read(1 << 16)
+                ):
+                    raw += piece
+            heard = read(raw)
+            stays = question.stays and heard.headers.get("connection") != "close"
+            return heard
         finally:
-            writer.transport.abort()
-    return read(raw)
+            if not stays:
+                self.end()
+
+    def end(self) -> None:
+        if self._open is not None:
+            self._open[1].transport.abort()
+            self._open = None
+
+
+def is_whole(raw: bytes) -> bool:
+    """Whether this is a reply to its end, and may be something behind it."""
+    head, blank, rest = raw.partition(b"\r\n\r\n")
+    if length := _LENGTH.search(head):
+        return bool(blank) and len(rest) >= int(length[1])
+    return rest.endswith(b"0\r\n\r\n")
+
+
+_LENGTH = re.compile(rb"(?i)\r\ncontent-length: *(\d+)")
 
 
 def read(raw: bytes) -> Heard:
@@ -120,7 +156,8 @@ def read(raw: bytes) -> Heard:
 
 
 def judged(question: Question, heard: Heard, met: Iterable[str]) -> str:
-    """Which of the two each caller is owed it got: a whole answer, or one clear error. Raises
+    """Which of the two each caller is owed it got: a whole answer, or one clear error; `unlucky` is
+    who got one although its provider was sound, and not locked for what befell others. Raises
     AssertionError for all else."""
     if question.leaves:
         return "left"
@@ -130,13 +167,13 @@ def judged(question: Question, heard: Heard, met: Iterable[str]) -> str:
     ways = list(met)
     odd = any(way.startswith(("empty", "no=")) for way in ways)
     hollow = any("empty" in way for way in ways)
+    assert b"krouter failed with" not in heard.body, "a fault of krouter's own"
     if heard.status >= 400:
-        assert "Traceback" not in heard.body.decode()
         ERRORS[question.dialect](json.loads(heard.body))
-        return "error"
+        return "error" if any(ways) or b"locked" in heard.body else "unlucky"
     try:
         told = stream if question.stream else body
-        return told(question, heard.body, hollow)
+        return told(question, heard.body, hollow, any(ways))
     except (AssertionError, LookupError, TypeError, ValueError):
         if not odd:  # what a provider leaves out krouter does not invent
             raise
@@ -149,16 +186,16 @@ def is_answer(question: Question, raw: bytes) -> bool:
     return b"".join(NONCE.findall(raw)) != b"" or question.nonce[-4:].encode() in raw
 
 
-def stream(question: Question, raw: bytes, hollow: bool) -> str:
+def stream(question: Question, raw: bytes, hollow: bool, befell: bool) -> str:
     told = STREAMS[question.dialect](raw)
     assert told.ending != "open", "a stream without an end"
     if told.ending == "error":
-        return "error"
+        return "error" if befell or b"locked" in raw else "unlucky"
     assert told.text == answer_to(question.nonce) or (hollow and not told.text), "half an answer"
     return "answered"
 
 
-def body(question: Question, raw: bytes, hollow: bool) -> str:
+def body(question: Question, raw: bytes, hollow: bool, befell: bool) -> str:
     BODIES[question.dialect](json.loads(raw))
     assert hollow or answer_to(question.nonce).encode() in raw, "half an answer"
     return "answered"
@@ -185,10 +222,10 @@ async def ask_all(
     """All questions, so many at a time."""
     outcome, left = Outcome(), iter(asked)
 
-    async def one(question: Question) -> None:
+    async def one(line: Line, question: Question) -> None:
         heard = Heard()
         try:
-            heard = await ask(url, question, begun)
+            heard = await line.ask(question, begun)
             outcome.counts[judged(question, heard, met(question.nonce))] += 1
             if route := heard.headers.get("x-krouter-route"):
                 outcome.routes.add(route)
@@ -197,8 +234,10 @@ async def ask_all(
             outcome.wrong.append(told[:3000])
 
     async def worker() -> None:
+        line = Line(url)
         for question in left:
-            await one(question)
+            await one(line, question)
+        line.end()
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
     return outcome

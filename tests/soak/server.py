@@ -10,24 +10,46 @@ import asyncio
 import gc
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx
 
+from krouter.adapter import Call
+from krouter.answer import Answer
+from krouter.attempt import Trial
+from krouter.body import Body
+from krouter.http_coding import Unpacked
+from krouter.http_connection import Connection
+from krouter.http_reply import HttpReply
 from krouter.paths import resolve_paths
+from krouter.progress import Progress
+from krouter.serve.arrays import Array
+from krouter.serve.door import Door
+from krouter.serve.hot import Hangup
+from krouter.serve.outlet import Outlet
 from krouter.serve.run import Served, open_server, run
+from krouter.stream import Relay
+from krouter.tries import Tries
+from krouter.walk import Walk
+from krouter.wire import HttpWire
 
 FASTER = 20_000.0
-OWN = ("Trial", "Progress", "Relay", "HttpReply", "Connection", "Outlet", "Hangup", "Door", "Array")
+OWN: tuple[type, ...] = (
+    *(Answer, Array, Body, Call, Connection, Door, Hangup, HttpReply, Outlet, Progress),
+    *(Relay, Trial, Tries, Unpacked, Walk),
+)
 """Objects of which none outlives its request or its connection."""
+SOON = 45.0
+"""Seconds in which a server without callers is idle: longer than any limit of its combos."""
 
 
 def main(home: str, faster: str) -> None:
@@ -56,29 +78,33 @@ def say(tag: str, line: str) -> None:
 
 
 async def tell(served: Served) -> None:
+    """What is still under way then is told, not waited for."""
     router = served.house.router
-    while router.world.board.in_flight or any(r.lingers or not r.ended for r in router.routes):
-        await asyncio.sleep(0.05)
-    await router.world.wire.close()
-    while served.server.server_state.connections:
-        await asyncio.sleep(0.05)
+    wire = cast(HttpWire, router.world.wire)
+    board = router.world.board
+    with suppress(TimeoutError):
+        async with asyncio.timeout(SOON):
+            while board.in_flight or any(r.lingers or not r.ended for r in router.routes):
+                await asyncio.sleep(0.05)
+            while served.server.server_state.connections or wire.busy:
+                await asyncio.sleep(0.05)
+    busy = wire.busy
+    await wire.close()  # those that are idle
     await asyncio.sleep(0.1)  # a transport's file is closed a turn after its protocol
     gc.unfreeze()
     gc.collect()
-    ours = (type(each) for each in gc.get_objects() if is_ours(type(each)))
-    kinds = Counter(kind.__name__ for kind in ours)
+    kinds = Counter(type(each) for each in gc.get_objects())
     found = {
-        "in_flight": router.world.board.in_flight,
+        "in_flight": board.in_flight,
+        "open": sum(r.lingers or not r.ended for r in router.routes),
+        "busy": busy,
+        "callers": len(served.server.server_state.connections),
         "tasks": len(asyncio.all_tasks()),
         "files": len(os.listdir("/proc/self/fd")),
-        "left": {name: kinds[name] for name in OWN if kinds[name]},
+        "left": {kind.__name__: kinds[kind] for kind in OWN if kinds[kind]},
         "memory": resident(),
     }
     print(json.dumps(found), flush=True)
-
-
-def is_ours(kind: type) -> bool:
-    return str(kind.__module__).startswith("krouter")
 
 
 def resident() -> int:
@@ -110,6 +136,12 @@ class Server:
     def memory(self) -> int:
         pages = int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
+
+    @property
+    def peak(self) -> int:
+        """The most bytes of memory that it has had at any time."""
+        told = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(re.findall(r"VmHWM:\s+(\d+) kB", told)[0]) << 10
 
     def health(self) -> dict[str, Any]:
         found: dict[str, Any] = httpx.get(f"{self.url}/health", timeout=60).json()
