@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from krouter.adapter import Call
-from krouter.answer import Answer, error_answer, stamps
+from krouter.answer import Answer, stamps
 from krouter.dialects.base import Dialect
 from krouter.dialects.long import Seen
 from krouter.headers import EVENT_STREAM
@@ -169,9 +169,9 @@ class Endpoint:
             await self._deliver(answer, send, outlet, hangup)
         except OSError:
             pass  # the caller's socket broke
-        except asyncio.CancelledError:
+        except (Exception, asyncio.CancelledError) as error:
             if not hangup.excuses():  # the server has no more time; nobody waits for this task
-                await self._cut_short(call, answer, outlet)
+                await self._cut_short(call, answer, outlet, failed(self._dialect, error))
         finally:
             hangup.stop()
             outlet.stop()
@@ -193,16 +193,17 @@ class Endpoint:
         except Exception as error:
             return failed(self._dialect, error, [one for route in routes for one in stamps(route)])
 
-    async def _cut_short(self, call: Call, answer: Answer | None, outlet: Outlet) -> None:
-        """krouter ends before the answer does, and says so. An array of events that has begun can
-        only break off."""
-        status, message = 503, ENDING
-        told = error_answer(self._dialect, status, message)
+    async def _cut_short(
+        self, call: Call, answer: Answer | None, outlet: Outlet, told: Answer
+    ) -> None:
+        """krouter ends or fails before the answer ends, and says so. An array of events that has
+        begun can only break off."""
         relay = answer.relay if answer else None
         if relay is not None:
             if relay.tracker.complete or relay.tracker.error:
                 return
-            told.event = partial(self._dialect.error_event, status, message, {}, relay.tracker)
+            event: Callable[..., bytes] = told.event
+            told.event = partial(event, relay.tracker)
         if not (outlet.begun and is_array(call)):
             # Whoever has the whole answer, or has left, is told nothing.
             with contextlib.suppress(OSError, RuntimeError):

@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from krouter.adapter import Call, Target, load_lanes
 from krouter.keys import add_key
+from krouter.providers import Provider
 from krouter.serve.strangers import Strangers
-from tests.harness import Krouter
+from krouter.wire import Canned, Incoming, Wire
+from tests.emitted import STREAMS
+from tests.harness import Krouter, provider_settings
 
 SECRET = "sk-canary-of-an-exception"
 
@@ -65,3 +70,50 @@ def test_it_is_an_error_of_the_dialect(
     assert "in broken" in caplog.text
     assert SECRET not in caplog.text
     assert krouter.chat("demo").status_code == 200
+
+
+class Breaking:
+    """A lane that breaks in the midst of a reply."""
+
+    name = "breaking"
+
+    def speaks(self, provider: Provider, dialect: str) -> bool:
+        return provider.name == "one"
+
+    async def ready(self) -> None: ...
+
+    def warm_up(self) -> None: ...
+
+    async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
+        return Canned(200, "text/event-stream", self._pieces(BEGUN[call.dialect.name]))
+
+    def _pieces(self, begun: bytes) -> Iterator[bytes]:
+        yield begun
+        broken()
+
+
+BEGUN = {
+    "chat": b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m","choices":'
+    b'[{"index":0,"delta":{"role":"assistant","content":"so"},"finish_reason":null}]}\n\n',
+    "messages": b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":'
+    b'"message","role":"assistant","model":"m","content":[],"stop_reason":null,"stop_sequence":null,'
+    b'"usage":{"input_tokens":1,"output_tokens":1}}}\n\n',
+}
+
+
+@pytest.mark.parametrize("dialect", BEGUN)
+def test_a_stream_that_has_begun_ends_with_an_error_event(
+    tmp_path: Path, dialect: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings, env = provider_settings("http://127.0.0.1:9", one="a")
+    edges = {"lanes": (Breaking(), *load_lanes())}
+    with Krouter(tmp_path, settings=settings, env=env, edges=edges) as krouter:
+        reply = krouter.ask(dialect, "one/m", stream=True)
+        krouter.idle()
+        assert krouter.ask(dialect, "demo").status_code == 200
+    assert reply.status_code == 200
+    assert reply.content.startswith(BEGUN[dialect][:40])
+    assert STREAMS[dialect](reply.content).ending == "error"
+    assert "krouter failed with ValueError" in reply.text
+    assert "in _pieces" in caplog.text
+    assert SECRET not in caplog.text + reply.text
