@@ -31,7 +31,7 @@ from krouter.serve.intake import (
 )
 from krouter.serve.limits import check_further, check_model
 from krouter.serve.outlet import Outlet
-from krouter.serve.refused import ENDING, failed, refused
+from krouter.serve.refused import failed, refused
 from krouter.serve.whole import WHOLE
 from krouter.wire import Headers
 from krouter.world import World

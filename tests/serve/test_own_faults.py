@@ -94,12 +94,10 @@ class Breaking:
 
 BEGUN = {
     "chat": b'data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m",'
-    b'"choices":'
-    b'[{"index":0,"delta":{"role":"assistant","content":"so"},"finish_reason":null}]}\n\n',
-    "messages": b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1","type":'
-    b'"message","role":"assistant","model":"m","content":[],"stop_reason":null,'
-    b'"stop_sequence":null,'
-    b'"usage":{"input_tokens":1,"output_tokens":1}}}\n\n',
+    b'"choices":[{"index":0,"delta":{"role":"assistant","content":"so"},"finish_reason":null}]}\n\n',
+    "messages": b'event: message_start\ndata: {"type":"message_start","message":{"id":"msg_1",'
+    b'"type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,'
+    b'"stop_sequence":null,"usage":{"input_tokens":1,"output_tokens":1}}}\n\n',
 }
 
 
