@@ -10,12 +10,13 @@ _FUNCTIONS = 16
 _ROUNDS = 12
 """Of a question or an instruction, a call and its result; in chat they are 27 messages."""
 CALLER, NUMBER = b"[[[caller]]]", b"[[[number]]]"
-"""What stands in the first and in the last message of the coding agent, to be replaced, so that
+"""What stands all over a coding agent's conversation, and in its last message, to be replaced: so
 each conversation is another, and each turn."""
 _PROSE = "Prefer small edits; read a file before it is changed, and say what was left out and why. "
 _FIRST = CALLER.decode() + _PROSE * 20
 _LAST = f"And now the other one? {NUMBER.decode()}"
 _CODE = 'def area(shape: "Shape") -> float:\n\treturn shape.width * shape.height  # in \u33a1\n'
+_RESULT = (CALLER.decode() + _CODE) * 45
 
 
 def body(dialect: str, size: str, model: str, *, stream: bool = False) -> bytes:
@@ -69,7 +70,7 @@ def _chat_history() -> list[dict[str, Any]]:
         calls = [{"id": f"call_{number}", "type": "function", "function": call}]
         turns += [
             {"role": "assistant", "content": "I read it first.", "tool_calls": calls},
-            {"role": "tool", "tool_call_id": f"call_{number}", "content": _CODE * 52},
+            {"role": "tool", "tool_call_id": f"call_{number}", "content": _RESULT},
         ]
     return [*turns, {"role": "user", "content": _LAST}]
 
@@ -78,7 +79,7 @@ def _messages_history() -> list[dict[str, Any]]:
     turns: list[dict[str, Any]] = [{"role": "user", "content": _FIRST}]
     for number in range(_ROUNDS):
         call = {"type": "tool_use", "id": f"call_{number}", "name": "tool_0"}
-        result = {"type": "tool_result", "tool_use_id": f"call_{number}", "content": _CODE * 52}
+        result = {"type": "tool_result", "tool_use_id": f"call_{number}", "content": _RESULT}
         said = {"type": "text", "text": "I read it first."}
         turns += [
             {"role": "assistant", "content": [said, {**call, "input": {"path_0": f"{number}.py"}}]},

@@ -33,6 +33,8 @@ _LONGEST_KEPT = 1 << 20
 _UNSETTLED = 4
 """Items at the end of a conversation that may be sent otherwise with the next turn, since clients
 move the marks of what is to be cached."""
+_TELLING = 512
+"""Bytes at the end of a beginning that are looked at first: many begin with the same prompt."""
 _NEAR = 32 << 10
 """Bytes in which a conversation begins, or a system prompt behind it ends."""
 _OPENINGS = {
@@ -94,9 +96,13 @@ class Seen:
         longest, found = 0, None
         for known in self._begun:
             length = len(known.text)
-            if not longest < length < end - begin or raw[begin + length] != _COMMA:
-                continue
-            if raw.startswith(known.text, begin):
+            stop = begin + length
+            if (
+                longest < length < end - begin
+                and raw[stop] == _COMMA
+                and raw.startswith(known.text[-_TELLING:], stop - min(length, _TELLING))
+                and raw.startswith(known.text, begin)
+            ):
                 longest, found = length, known
         return found and _first(self._begun, found)
 

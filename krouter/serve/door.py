@@ -57,6 +57,28 @@ class _Nowhere(list[tuple[bytes, bytes]]):
 
 
 _NOWHERE = _Nowhere()
+
+
+class Parts:
+    """What of a body has come and not been read, in place of uvicorn's bytearray: one part is
+    handed on as it came, and more are joined once."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def __iadd__(self, part: bytes) -> Parts:
+        self._parts.append(part)
+        self._size += len(part)
+        return self
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __bytes__(self) -> bytes:
+        return self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+
+
 _UPGRADE = b"upgrade"
 
 
@@ -167,8 +189,9 @@ class Door(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if not self.parser.should_upgrade():
             super().on_headers_complete()
-            scope: Any = self.cycle.scope
-            scope[WHOLE] = whole_of(self.cycle)
+            cycle: Any = self.cycle
+            cycle.body = Parts()
+            cycle.scope[WHOLE] = whole_of(cycle)
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
