@@ -22,6 +22,8 @@ from krouter.serve.whole import WHOLE, RawHeaders, whole_of
 
 MOST_HEAD = 64 << 10
 """Bytes of a request's head."""
+MOST_UNREAD = 1 << 20
+"""Bytes of a body that may come before the app has read of it."""
 SLOWEST = 4 << 10
 """Bytes of a body that buy its caller another second."""
 LONGEST = 3600.0
@@ -192,6 +194,16 @@ class Door(HttpToolsProtocol):
             cycle: Any = self.cycle
             cycle.body = Parts()
             cycle.scope[WHOLE] = whole_of(cycle)
+
+    def on_body(self, body: bytes) -> None:
+        """uvicorn stops and starts reading again for every body of 64 KiB."""
+        cycle: Any = self.cycle
+        if self.parser.should_upgrade() or cycle.response_complete:
+            return
+        cycle.body += body
+        if len(cycle.body) > MOST_UNREAD:
+            self.flow.pause_reading()
+        cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if not self.parser.should_upgrade():
