@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from krouter import virtual
 from krouter.limit import Limit
-from tests import virtual
 
 Bound = Callable[[float | None], AbstractAsyncContextManager[Any]]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from krouter.quorum import Quorum, collect
-from tests.virtual import run
+from krouter.virtual import run
 
 SECOND = 1024
 """Times are drawn in these parts of a second, which floats hold exactly."""
