@@ -13,6 +13,7 @@ from krouter.body import Body
 from krouter.catalog import ModelData
 from krouter.dialects.base import Dialect
 from krouter.providers import Provider
+from krouter.script import Credentials, Director, Faults
 from krouter.wire import Headers, Incoming, Wire
 
 
@@ -122,6 +123,27 @@ def bare_names() -> Mapping[str, str]:
     """Every model name that LiteLLM knows without a prefix, and its provider."""
     names: Mapping[str, str] = import_module("krouter_adapters.model_names").known_names()
     return names
+
+
+class ScriptedProvider(Protocol):
+    """The provider that does what a director says."""
+
+    def lane(self, lanes: Iterable[Adapter]) -> Adapter:
+        """Stands in for all of `lanes`."""
+
+    def wire(self, director: Director, faults: Faults, credentials: Credentials) -> Wire:
+        """Where the bytes come from."""
+
+
+def load_script() -> ScriptedProvider:
+    found: ScriptedProvider = import_module("krouter_adapters.scripted.provider").SCRIPTED
+    return found
+
+
+def load_faults() -> Faults:
+    """Everything that can befall a request at a scripted provider, by its name."""
+    faults: Faults = import_module("krouter_adapters.scripted.table").load_faults()
+    return faults
 
 
 def lane_for(lanes: Iterable[Adapter], provider: Provider, dialect: str) -> Adapter | None:

@@ -15,9 +15,10 @@ ROOT = Path(__file__).parent.parent
 
 # Each room may import the rooms before it.
 LAYERS = (
-    ("_version",),
+    ("_version", "virtual"),
     ("problems", "resets", "errortext", "tokens", "blot", "allowance", "spending", "private"),
     ("settings", "errors", "body", "sse"),
+    ("script",),
     ("features", "estimate", "http_reply", "http_request", "http_dial"),
     ("http_coding", "http_connection"),
     ("http_pool",),
@@ -41,6 +42,7 @@ LAYERS = (
     ("engine",),
     ("sdk_stream",),
     ("serve", "sdk"),
+    ("rehearsal",),
     ("cli",),
 )
 LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}
@@ -48,7 +50,7 @@ LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}
 # What an adapter may know of krouter: the protocol, and the types it is made of.
 OPEN_TO_ADAPTERS = frozenset(
     "adapter blot catalog reporter errors errortext dialects settings providers problems body sse"
-    " headers wire resets shapes".split()
+    " headers wire resets shapes script".split()
 )
 
 

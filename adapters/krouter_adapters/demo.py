@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,12 +30,12 @@ class Demo:
     name = "demo"
 
     def speaks(self, provider: Provider, dialect: str) -> bool:
-        return provider.builtin and dialect in _WRITERS
+        return provider.builtin and dialect in WRITERS
 
     async def send(self, call: Call, target: Target, wire: Wire) -> Incoming:
         asked = last_text(items_of(call.dialect.name, call.body))
         script = Script(target.model, reply_text(asked), len(call.body.raw) // 4 or 1)
-        whole, events = _WRITERS[call.dialect.name]
+        whole, events = WRITERS[call.dialect.name]
         if call.stream:
             return Canned(200, "text/event-stream; charset=utf-8", events(script))
         return Canned(200, "application/json", iter((msgspec.json.encode(whole(script)),)))
@@ -49,13 +49,19 @@ class Demo:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What the demo says. `prompt_tokens` is a quarter of the request's bytes."""
+    """What is said. `prompt_tokens` are about a quarter of the request's bytes; what is said has a
+    token a word, unless `said_tokens` says otherwise."""
 
     model: str
     text: str
     prompt_tokens: int
     number: int = field(default_factory=lambda: next(_numbers))
     created: int = field(default_factory=lambda: int(time.time()))
+    said_tokens: int | None = None
+
+    @property
+    def output(self) -> int:
+        return len(self.words) if self.said_tokens is None else self.said_tokens
 
     @property
     def words(self) -> list[str]:
@@ -112,7 +118,7 @@ def _chat_head(script: Script, kind: str) -> dict[str, Any]:
 
 
 def _chat_usage(script: Script) -> dict[str, int]:
-    output = len(script.words)
+    output = script.output
     return {
         "prompt_tokens": script.prompt_tokens,
         "completion_tokens": output,
@@ -151,7 +157,7 @@ def _responses_events(script: Script) -> Iterator[bytes]:
 
 def _messages_whole(script: Script) -> dict[str, Any]:
     return {
-        **_messages_head(script, len(script.words)),
+        **_messages_head(script, script.output),
         "content": [{"type": "text", "text": script.text}],
         "stop_reason": "end_turn",
     }
@@ -184,13 +190,13 @@ def _messages_events(script: Script) -> Iterator[bytes]:
         yield event("content_block_delta", index=0, delta={"type": "text_delta", "text": piece})
     yield event("content_block_stop", index=0)
     ended = {"stop_reason": "end_turn", "stop_sequence": None}
-    yield event("message_delta", delta=ended, usage=_messages_usage(script, len(script.words)))
+    yield event("message_delta", delta=ended, usage=_messages_usage(script, script.output))
     yield event("message_stop")
 
 
 def _gemini_chunk(script: Script, text: str, reason: str = "") -> dict[str, Any]:
     content = {"parts": [{"text": text}], "role": "model"}
-    output = len(script.words)
+    output = script.output
     return {
         "candidates": [
             {"content": content, **({"finishReason": reason} if reason else {}), "index": 0}
@@ -216,7 +222,9 @@ def _gemini_events(script: Script) -> Iterator[bytes]:
     yield encode(msgspec.json.encode(_gemini_chunk(script, last, "STOP")))
 
 
-_WRITERS = {
+WRITERS: Mapping[
+    str, tuple[Callable[[Script], dict[str, Any]], Callable[[Script], Iterator[bytes]]]
+] = {
     "chat": (_chat_whole, _chat_events),
     "messages": (_messages_whole, _messages_events),
     "responses": (_responses_whole, _responses_events),

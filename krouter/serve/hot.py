@@ -16,7 +16,6 @@ from krouter.headers import EVENT_STREAM
 from krouter.keys import Key
 from krouter.route import Route
 from krouter.serve.arrays import framed, is_array
-from krouter.serve.guard import Guard
 from krouter.serve.intake import (
     CallerGone,
     Receive,
@@ -116,6 +115,18 @@ class Answers(Protocol):
         """`began` is told the route, where there is one."""
 
 
+class Door(Protocol):
+    """Who lets callers in; a `Guard`, where they come from outside."""
+
+    def authorize(self, headers: Headers, scope: Scope) -> Key | None: ...
+
+    def check(self, key: Key, *, free: bool) -> None: ...
+
+    def admit(self, key: Key, *, free: bool) -> None: ...
+
+    def begin(self, route: Route, key: Key, call: Call, world: World) -> None: ...
+
+
 class Endpoint:
     """One dialect's endpoint. `limit` is in bytes; what is asked of one that is `free` costs
     nothing."""
@@ -124,7 +135,7 @@ class Endpoint:
         self,
         dialect: Dialect,
         router: Answers,
-        guard: Guard,
+        guard: Door,
         limit: Callable[[], int],
         free: bool = False,
     ) -> None:

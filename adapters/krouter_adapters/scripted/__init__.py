@@ -1,0 +1,1 @@
+"""A provider that does what it is told: every dialect, every fault, no network."""
