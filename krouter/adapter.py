@@ -13,7 +13,8 @@ from krouter.body import Body
 from krouter.catalog import ModelData
 from krouter.dialects.base import Dialect
 from krouter.providers import Provider
-from krouter.script import Credentials, Director, Faults
+from krouter.script import Credentials, Director, Faults, Sent
+from krouter.script import Kind as FaultKind
 from krouter.wire import Headers, Incoming, Wire
 
 
@@ -133,6 +134,9 @@ class ScriptedProvider(Protocol):
 
     def wire(self, director: Director, faults: Faults, credentials: Credentials) -> Wire:
         """Where the bytes come from."""
+
+    def befalls(self, kind: FaultKind, sent: Sent) -> bool:
+        """Whether what was sent holds what the fault is about; most are about nothing in it."""
 
 
 def load_script() -> ScriptedProvider:

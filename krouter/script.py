@@ -51,6 +51,8 @@ class Sent(Struct, frozen=True):
     body: bytes
     note: object = None
     """What whoever asked has noted of the request."""
+    key: str = ""
+    """Its idempotency key, which each call of a fusion has."""
 
     @property
     def entry(self) -> str:

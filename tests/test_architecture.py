@@ -43,6 +43,7 @@ LAYERS = (
     ("sdk_stream",),
     ("serve", "sdk"),
     ("rehearsal",),
+    ("drill",),
     ("cli",),
 )
 LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}

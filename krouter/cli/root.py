@@ -20,6 +20,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "combos": ("krouter.cli.listings:combos", "List the combos, or the entries of one."),
         "check": ("krouter.cli.check:check", "Check files, settings and credentials."),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
+        "drill": ("krouter.cli.drill:drill", "Run a combo against every fault, offline."),
         "log": ("krouter.cli.log:log", "List past requests, the newest last."),
         "route": ("krouter.cli.route:route", "Draw what happened to one request, and why."),
         "usage": ("krouter.cli.usage:usage", "Sum up tokens and money of past requests."),
@@ -45,7 +46,7 @@ EPILOG = """
 \b
 Exit codes:
   0  all is well
-  1  check or doctor found problems, or what was asked for does not exist
+  1  check, drill or doctor found problems, or what was asked for does not exist
   2  the command line is wrong
   3  settings, files or the address cannot be used, or no krouter answers
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from krouter.rehearsal.reading import Came, Reading, read_reply
@@ -60,7 +60,16 @@ class Caller:
         whole = b"".join(piece for _, piece in self.pieces)
         return read_reply(dialect, self.status, self.is_stream, whole)
 
-    def first(self, signs: Iterable[bytes]) -> float | None:
+    def silence(self, signs: Collection[bytes], end: float) -> float:
+        """The longest wait after the first piece for more than a sign of life."""
+        last, longest = None, 0.0
+        for at, piece in self.pieces:
+            if piece not in signs:
+                longest = longest if last is None else max(longest, at - last)
+                last = at
+        return longest if last is None else max(longest, end - last)
+
+    def first(self, signs: Collection[bytes]) -> float | None:
         """When the first piece came that is no mere sign of life."""
         for at, piece in self.pieces:
             if piece not in signs:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,9 +24,8 @@ class Came(StrEnum):
     HUNG = "nothing, for ever"
 
 
-class Reading(Struct):
-    """A reply as a client reads it. `message` is that of an error; `tells` says whether any event
-    of it was more than a sign of life."""
+class Reading(Struct, frozen=True):
+    """A reply as a client reads it. `message` is that of an error, `pings` counts signs of life."""
 
     came: Came
     text: str = ""
@@ -33,6 +33,7 @@ class Reading(Struct):
     pings: int = 0
 
 
+@lru_cache(maxsize=1024)
 def read_reply(dialect: str, status: int, stream: bool, body: bytes) -> Reading:
     """A reply that is over. `stream` says that it is an event stream, not what was asked for."""
     if stream:

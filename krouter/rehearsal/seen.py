@@ -12,7 +12,8 @@ from krouter.wire import Headers
 
 class Seen(Struct, frozen=True):
     """One request from its caller's side. Times are in virtual seconds from its beginning: to the
-    `head`, to the `first` byte that is more than a sign of life, and until all was over."""
+    `head`, to the `first` byte that is more than a sign of life, and until all was over; `silence`
+    is the longest wait in between the first byte and the end."""
 
     came: Came
     status: int | None
@@ -24,6 +25,7 @@ class Seen(Struct, frozen=True):
     head: float | None
     first: float | None
     seconds: float
+    silence: float
     pings: int
     """How many signs of life came."""
     route: Route | None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from krouter.accounts import Account
-from krouter.adapter import Adapter, load_faults, load_script
+from krouter.adapter import load_faults, load_script
 from krouter.board import Board
 from krouter.combos import Combo
 from krouter.pool import Pool
@@ -25,14 +25,14 @@ CALLERS = "rehearsed-credential-of-the-caller"
 @dataclass(frozen=True, slots=True)
 class Stage:
     """Settings, providers, combos and accounts of a real world, none of whose credentials is ever
-    looked at: each account has an invented one."""
+    looked at: each account of `world` has an invented one."""
 
     world: World
-    accounts: Mapping[str, tuple[Account, ...]]
     credentials: Credentials
     env: Mapping[str, str]
-    lane: Adapter
     faults: Faults
+    has_callers: bool
+    """Whether an account is the caller's own."""
 
     @classmethod
     def of(cls, world: World) -> Stage:
@@ -59,7 +59,9 @@ class Stage:
                 keyed.append(replace(account, key=f"env:{variable}", auth=auth))
             accounts[provider] = tuple(keyed)
         lane = load_script().lane(world.lanes)
-        return cls(world, accounts, credentials, env, lane, load_faults())
+        has_callers = any(secret == CALLERS for _, secret in credentials)
+        staged = replace(world, accounts=accounts, lanes=(lane,))
+        return cls(staged, credentials, env, load_faults(), has_callers)
 
     def combo(self, combo: Combo) -> Stage:
         """The same stage with one combo in place of that of its name."""
@@ -72,11 +74,9 @@ class Stage:
         pool = Pool.empty(loop.wall, load_reporters())
         return replace(
             self.world,
-            accounts=self.accounts,
             board=Board(loop.wall),
             pool=pool,
             secrets=Secrets(self.env, clock=loop.time, now=loop.wall),
-            lanes=(self.lane,),
             wire=load_script().wire(director, self.faults, self.credentials),
             log=_unheard,
             traced=False,
@@ -84,11 +84,6 @@ class Stage:
             chance=chance.random,
             mark=lambda: f"{chance.getrandbits(64):016x}",
         )
-
-    @property
-    def callers(self) -> bool:
-        """Whether an account is the caller's own."""
-        return any(secret == CALLERS for _, secret in self.credentials)
 
 
 def _named_accounts(world: World) -> Mapping[str, list[str]]:

@@ -31,7 +31,6 @@ from krouter.world import World
 T = TypeVar("T")
 
 PATIENCE = 86_400.0
-"""Seconds after which a caller that still waits is taken to wait for ever."""
 _LIMIT = 64 << 20
 _CALLER: ContextVar[Caller] = ContextVar("caller")
 
@@ -40,7 +39,8 @@ class Rehearsal:
     """Answers requests as a krouter over this world or stage would whose providers do what
     `director` says. The same seed, director and requests give the same again.
 
-    `router_of` makes the router, so that another one can be put to the test.
+    A caller that still waits after `patience` seconds is taken to wait for ever. `router_of` makes
+    the router, so that another one can be put to the test.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Rehearsal:
         director: Director,
         *,
         seed: int = 0,
+        patience: float = PATIENCE,
         router_of: Callable[[World], Router] | None = None,
     ) -> None:
         self.stage = world if isinstance(world, Stage) else Stage.of(world)
@@ -63,7 +64,7 @@ class Rehearsal:
             name: Endpoint(dialect, answers, _OpenDoor(), lambda: _LIMIT)
             for name, dialect in DIALECTS.items()
         }
-        self._requests = count(1)
+        self._requests, self._patience = count(1), patience
 
     def __enter__(self) -> Rehearsal:
         return self
@@ -112,12 +113,12 @@ class Rehearsal:
         TALLY.set(Tally(next(self._requests), 0, note))
         _CALLER.set(caller)
         scope = self._scope(name, dialect, stream, headers or [])
-        with contextlib.suppress(TimeoutError), Limit(PATIENCE) as patience:
+        with contextlib.suppress(TimeoutError), Limit(self._patience) as patience:
             await self._endpoints[dialect](scope, caller.receive, caller.send)
         return _seen(caller, dialect, patience.expired)
 
     def _scope(self, name: str, dialect: str, stream: bool, headers: Headers) -> Scope:
-        if self.stage.callers:
+        if self.stage.has_callers:
             headers = [*headers, ("authorization", f"Bearer {CALLERS}")]
         return {
             "type": "http",
@@ -166,7 +167,8 @@ class _OpenDoor:
 def _seen(caller: Caller, dialect: str, hung: bool) -> Seen:
     reading = caller.read(dialect)
     began, now = caller.began, asyncio.get_running_loop().time()
-    first = caller.first((DIALECTS[dialect].keep_alive,))
+    signs = (DIALECTS[dialect].keep_alive,)
+    first = caller.first(signs)
     return Seen(
         Came.HUNG if hung else reading.came,
         caller.status,
@@ -177,6 +179,7 @@ def _seen(caller: Caller, dialect: str, hung: bool) -> Seen:
         None if caller.head is None else caller.head - began,
         None if first is None else first - began,
         now - began,
+        caller.silence(signs, now),
         reading.pings,
         caller.route,
     )

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from krouter.adapter import Adapter
-from krouter.script import Credentials, Director, Faults
+from krouter.script import Credentials, Director, Faults, Kind, Sent
 from krouter_adapters.scripted.lane import ScriptedLane
-from krouter_adapters.scripted.wire import ScriptedWire
+from krouter_adapters.scripted.wire import ScriptedWire, befalls
 
 
 class Scripted:
@@ -16,6 +16,9 @@ class Scripted:
 
     def wire(self, director: Director, faults: Faults, credentials: Credentials) -> ScriptedWire:
         return ScriptedWire(director, faults, credentials)
+
+    def befalls(self, kind: Kind, sent: Sent) -> bool:
+        return befalls(kind, sent)
 
 
 SCRIPTED = Scripted()

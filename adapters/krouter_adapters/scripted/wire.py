@@ -14,6 +14,7 @@ from msgspec import Struct
 from krouter.body import Body, BodyError
 from krouter.dialects.needs import has_images
 from krouter.errors import Fault, WireError
+from krouter.headers import IDEMPOTENCY_KEY
 from krouter.script import (
     TALLY,
     TEXT,
@@ -48,7 +49,7 @@ _fields = msgspec.json.Decoder(_Fields).decode
 
 
 class ScriptedWire:
-    """Gives the replies that `director` decides on, from `began` on in the time of the loop."""
+    """Gives the replies that `director` decides on, in the time of the loop."""
 
     def __init__(self, director: Director, faults: Faults, credentials: Credentials) -> None:
         self.director = director
@@ -69,11 +70,13 @@ class ScriptedWire:
     def _read(self, request: Outgoing) -> Sent:
         place = _place(request.url)
         fields = _fields(request.body) if not place.model else _Fields(place.model, place.stream)
-        provider, account = place.provider, ""
+        provider, account, key = place.provider, "", ""
         for name, value in request.headers:
             if name in _CARRIERS:
                 secret = value.removeprefix("Bearer ")
                 account = self._credentials.get((provider, secret), account)
+            elif name == IDEMPOTENCY_KEY:
+                key = value
         tally = TALLY.get(None) or Tally()
         tally.sent += 1
         return Sent(
@@ -87,6 +90,7 @@ class ScriptedWire:
             tally.number,
             request.body,
             tally.note,
+            key,
         )
 
 
