@@ -43,7 +43,7 @@ LAYERS = (
     ("sdk_stream",),
     ("serve", "sdk"),
     ("rehearsal",),
-    ("drill",),
+    ("drill", "simulation"),
     ("cli",),
 )
 LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}

@@ -21,6 +21,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "check": ("krouter.cli.check:check", "Check files, settings and credentials."),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
         "drill": ("krouter.cli.drill:drill", "Run a combo against every fault, offline."),
+        "simulate": (
+            "krouter.cli.simulate:simulate",
+            "Run very many requests against a combo, offline.",
+        ),
         "log": ("krouter.cli.log:log", "List past requests, the newest last."),
         "route": ("krouter.cli.route:route", "Draw what happened to one request, and why."),
         "usage": ("krouter.cli.usage:usage", "Sum up tokens and money of past requests."),
