@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -122,7 +122,8 @@ def drilled(stage: Stage, name: str, kinds: Sequence[Kind], dialect: str) -> dic
     destination = resolve(name, stage.world)
     spots = spots_of(destination.combo, stage.world, dialect)
     places: Places = {(spot.target, spot.role): place for place, spot in enumerate(spots, 1)}
-    cases = [_case(case, places) for case in run_drill(stage, name, kinds, dialect=dialect)]
+    names = {spot.target: spot.name for spot in spots}
+    cases = [_case(case, places, names) for case in run_drill(stage, name, kinds, dialect=dialect)]
     failed = sum(case["wrong"] is not None for case in cases)
     return {
         "asked": name,
@@ -146,7 +147,7 @@ def _entry(place: int, spot: Spot) -> dict[str, Any]:
     }
 
 
-def _case(case: Case, places: Places) -> dict[str, Any]:
+def _case(case: Case, places: Places, names: Mapping[str, str]) -> dict[str, Any]:
     spot, seen, finding = case.spot, case.seen, case.finding
     return {
         "fault": case.fault.name,
@@ -165,7 +166,11 @@ def _case(case: Case, places: Places) -> dict[str, Any]:
         "seconds": _rounded(seen.seconds),
         "keep_alives": seen.pings,
         "attempts": [
-            {"entry": step.target, "fault": step.fault or None, "at": _rounded(step.at)}
+            {
+                "entry": names.get(step.target, step.target),
+                "fault": step.fault or None,
+                "at": _rounded(step.at),
+            }
             for step in case.steps
         ],
         "cost": seen.cost,

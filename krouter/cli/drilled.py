@@ -153,11 +153,15 @@ def _statuses(cases: Sequence[Case]) -> str:
 
 
 def _waits(cases: Sequence[Case]) -> str:
-    waits = [
-        case["seconds"] if case["first_byte"] is None else case["first_byte"] for case in cases
-    ]
+    waits = [_wait(case) for case in cases]
     low, high = f"{min(waits):.3g}", f"{max(waits):.3g}"
     return f"{high} s" if low == high else f"{low}-{high} s"
+
+
+def _wait(case: Case) -> float:
+    """Seconds to the first byte of an answer, or to an error."""
+    answered = case["came"] in ("whole answer", "empty answer")
+    return float(case["first_byte"] if answered else case["seconds"])
 
 
 def _cost(cases: Sequence[Case]) -> str:
@@ -173,7 +177,7 @@ def _show_end(found: dict[str, Any]) -> None:
     told = f"{count(len(cases), 'case')}: {count(faults, 'fault')} at each entry and at all"
     if found["passed"]:
         say_line(f"{told}, whole and streamed.")
-        say_line("Nothing cut passes for whole, nobody waits for ever, no request is lost.")
+        say_line("No cut answer passes for whole, nobody waits for ever, all losses are by rule.")
         return
     say_line(f"{told}; {found['failed']} FAILED:")
     for case in [case for case in cases if case["wrong"]][:_SHOWN]:

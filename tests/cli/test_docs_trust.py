@@ -1,0 +1,30 @@
+"""What docs/trust.md shows is what the commands print, to the letter."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Home
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "trust.md").read_text()
+BLOCKS = re.findall(r"```console\n\$ krouter (.*?)\n(.*?)```\n", PAGE, re.DOTALL)
+IDS = [command for command, _ in BLOCKS]
+
+
+@pytest.mark.parametrize(("command", "shown"), BLOCKS, ids=IDS)
+def test_a_block_is_what_the_command_prints(
+    home: Home, monkeypatch: pytest.MonkeyPatch, command: str, shown: str
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert home.run(*shlex.split(command)).stdout == shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("command", ["drill", "simulate"])
+def test_a_command_is_shown_on_daily(command: str) -> None:
+    assert any(shown.startswith(f"{command} daily") for shown in IDS)
