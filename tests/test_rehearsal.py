@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +22,7 @@ from krouter.paths import resolve_paths
 from krouter.rehearsal import NEEDS, Came, Rehearsal, Sent, Stage, Turn, UnknownFault, failing, well
 from krouter.rehearsal.requests import body
 from krouter.script import fault_named
+from krouter.virtual import NothingLeft, run
 from krouter.wire import HttpWire
 from krouter.world import World
 
@@ -143,6 +146,27 @@ def test_the_same_seed_gives_the_same_again(stage: Stage) -> None:
     assert story(1) != story(2)
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_answers_are_the_same_bytes_in_every_process(stage: Stage, dialect: str) -> None:
+    """Nothing in them is drawn, and no time is the real one."""
+    now = int(time.time())
+    for stream in (False, True):
+        for name in ("500", "empty", "cut"):
+            with Rehearsal(stage, failing(stage.world, {"one": name})) as rehearsal:
+                told = rehearsal.ask("alone", dialect=dialect, stream=stream).body
+            assert not re.search(rb"[0-9a-f]{20}", told)
+            times = re.findall(rb'"created(?:_at)?":(\d+)', told)
+            assert not any(abs(int(each) - now) < 1000 for each in times)
+
+
+def test_nothing_is_left_to_wait_for() -> None:
+    async def main() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(NothingLeft):
+        run(main())
+
+
 def test_requests_run_side_by_side(stage: Stage) -> None:
     async def three(rehearsal: Rehearsal) -> list[float]:
         tasks = [asyncio.create_task(rehearsal.send("pair")) for _ in range(3)]
@@ -218,13 +242,14 @@ def test_faults_have_names(stage: Stage) -> None:
 
 
 def test_the_most_exact_name_fails(stage: Stage) -> None:
-    faults = {"*": 500, "ds": "429", "ds/deepseek-v4-pro": 404}
+    faults = {"*": 500, "ds": "429", "ds/deepseek-v4-pro": 404, "ds@bad": 401}
     director = failing(stage.world, faults)
 
-    def turn(provider: str, model: str) -> str:
-        return director(Sent(provider, "a", model, "chat", False, 0.0, 1, 1, b"")).fault
+    def turn(provider: str, model: str, account: str = "a") -> str:
+        return director(Sent(provider, account, model, "chat", False, 0.0, 1, 1, b"")).fault
 
     assert turn("deepseek", "deepseek-v4-pro") == "404"
+    assert turn("deepseek", "deepseek-v4-pro", "bad") == "401"
     assert (turn("deepseek", "other"), turn("glm", "glm-5.1")) == ("429", "500")
 
 

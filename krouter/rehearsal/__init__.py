@@ -20,6 +20,7 @@ over a `Stage.of(world)` made once begins anew for some 0.2 ms. Many at once are
     rehearsal.run(crowd())
 """
 
+from krouter.rehearsal.directors import canonical as canonical
 from krouter.rehearsal.directors import failing as failing
 from krouter.rehearsal.directors import well as well
 from krouter.rehearsal.reading import Came as Came

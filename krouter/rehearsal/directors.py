@@ -18,18 +18,27 @@ def well(sent: Sent) -> Turn:
 
 def failing(world: World, faults: Mapping[str, str | int]) -> Director:
     """Who is named in `faults` always has that fault: a provider, by its name or an alias,
-    `provider/model`, or `*` for all; the most exact name counts. Everybody else answers. Raises
+    `provider/model`, `provider@account`, or `*` for all; the most exact name counts. Everybody else answers. Raises
     UnknownFault."""
     known = load_faults()
     found: dict[str, Turn] = {}
     for name, fault in faults.items():
         kind = fault_named(fault, known)
-        alias, slash, model = name.partition("/")
-        provider = world.registry.find(alias)
-        canonical = provider.name if provider else alias
-        found[f"{canonical}{slash}{model}"] = Turn(kind.name)
+        found[canonical(name, world)] = Turn(kind.name)
 
     def director(sent: Sent) -> Turn:
-        return found.get(sent.entry) or found.get(sent.provider) or found.get("*") or _WELL
+        account = f"{sent.provider}@{sent.account}"
+        names = (account, sent.entry, sent.provider, "*")
+        return next((found[name] for name in names if name in found), _WELL)
 
     return director
+
+
+def canonical(name: str, world: World) -> str:
+    """A provider, `provider/model` or `provider@account` with the provider's own name in place of
+    an alias."""
+    alias, mark, rest = name.partition("@")
+    if not mark:
+        alias, mark, rest = name.partition("/")
+    provider = world.registry.find(alias)
+    return f"{provider.name if provider else alias}{mark}{rest}"

@@ -37,7 +37,8 @@ _CALLER: ContextVar[Caller] = ContextVar("caller")
 
 class Rehearsal:
     """Answers requests as a krouter over this world or stage would whose providers do what
-    `director` says. The same seed, director and requests give the same again.
+    `director` says. The same seed, director and requests give the same again, but for ids that
+    krouter itself makes up in a reply.
 
     A caller that still waits after `patience` seconds is taken to wait for ever. `router_of` makes
     the router, so that another one can be put to the test.

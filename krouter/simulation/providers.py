@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Callable
 from math import exp
 
+from krouter.rehearsal import canonical
 from krouter.script import Sent, Turn
 from krouter.simulation.loads import Asked, Latency, Load, Outage, Quota
 from krouter.world import World
@@ -22,15 +22,14 @@ class Providers:
     """A director. Draws in the order in which it is asked, so that the same gives the same."""
 
     def __init__(self, load: Load, world: World, seed: int) -> None:
-        named = _names(world)
         self._chance = random.Random(f"providers {seed}")  # noqa: S311
-        self._latency = {named(name): each for name, each in load.latency.items()}
+        self._latency = {canonical(name, world): each for name, each in load.latency.items()}
         self._outages: dict[str, list[Outage]] = defaultdict(list)
         self._quotas: dict[str, list[tuple[int, Quota]]] = defaultdict(list)
         for outage in load.outages:
-            self._outages[named(outage.of)].append(outage)
+            self._outages[canonical(outage.of, world)].append(outage)
         for number, quota in enumerate(load.quotas):
-            self._quotas[named(quota.of)].append((number, quota))
+            self._quotas[canonical(quota.of, world)].append((number, quota))
         self._used: dict[tuple[int, str, str], tuple[int, int]] = defaultdict(lambda: (0, -1))
         """Requests or tokens in the window of that number, by quota and account."""
         self._known: dict[tuple[str, str, str], tuple[str, ...]] = {}
@@ -92,18 +91,3 @@ class Providers:
                 counted.append((key, (used + takes, now)))
         self._used.update(counted)
         return None
-
-
-Named = Callable[[str], str]
-
-
-def _names(world: World) -> Named:
-    def named(name: str) -> str:
-        """With the provider's canonical name in place of an alias."""
-        alias, mark, rest = name.partition("@")
-        if not mark:
-            alias, mark, rest = name.partition("/")
-        provider = world.registry.find(alias)
-        return f"{provider.name if provider else alias}{mark}{rest}"
-
-    return named

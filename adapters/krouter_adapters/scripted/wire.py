@@ -6,6 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -42,7 +43,7 @@ Step = tuple[float, bytes | Fault | None]
 
 class _Fields(Struct):
     model: str = ""
-    stream: bool = False
+    stream: Any = False
 
 
 _fields = msgspec.json.Decoder(_Fields).decode
@@ -84,7 +85,7 @@ class ScriptedWire:
             account,
             fields.model,
             place.dialect,
-            fields.stream,
+            fields.stream is True,
             asyncio.get_running_loop().time(),
             tally.sent,
             tally.number,
