@@ -19,7 +19,18 @@ from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
 from krouter.load import House
 from krouter.paths import resolve_paths
-from krouter.rehearsal import NEEDS, Came, Rehearsal, Sent, Stage, Turn, UnknownFault, failing, well
+from krouter.rehearsal import (
+    NEEDS,
+    Came,
+    Rehearsal,
+    Sent,
+    Stage,
+    Turn,
+    UnknownFault,
+    failing,
+    split_name,
+    well,
+)
 from krouter.rehearsal.requests import body
 from krouter.script import fault_named
 from krouter.virtual import NothingLeft, run
@@ -239,6 +250,19 @@ def test_faults_have_names(stage: Stage) -> None:
     assert fault_named("418", FAULTS).status == 418
     with pytest.raises(UnknownFault, match=r"no fault 'stal'.*stall"):
         failing(stage.world, {"one": "stal"})
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("glm", ("glm", "", "")),
+        ("glm/a/b@c", ("glm", "/", "a/b@c")),
+        ("glm@a/b", ("glm", "@", "a/b")),
+        ("*", ("*", "", "")),
+    ],
+)
+def test_a_name_is_of_a_model_or_of_an_account(name: str, parts: tuple[str, str, str]) -> None:
+    assert split_name(name) == parts
 
 
 def test_the_most_exact_name_fails(stage: Stage) -> None:

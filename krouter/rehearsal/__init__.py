@@ -22,6 +22,7 @@ over a `Stage.of(world)` made once begins anew for some 0.2 ms. Many at once are
 
 from krouter.rehearsal.directors import canonical as canonical
 from krouter.rehearsal.directors import failing as failing
+from krouter.rehearsal.directors import split_name as split_name
 from krouter.rehearsal.directors import well as well
 from krouter.rehearsal.reading import Came as Came
 from krouter.rehearsal.requests import NEEDS as NEEDS

@@ -18,8 +18,8 @@ def well(sent: Sent) -> Turn:
 
 def failing(world: World, faults: Mapping[str, str | int]) -> Director:
     """Who is named in `faults` always has that fault: a provider, by its name or an alias,
-    `provider/model`, `provider@account`, or `*` for all; the most exact name counts. Everybody else answers. Raises
-    UnknownFault."""
+    `provider/model`, `provider@account`, or `*` for all; the most exact name counts. Everybody
+    else answers. Raises UnknownFault."""
     known = load_faults()
     found: dict[str, Turn] = {}
     for name, fault in faults.items():
@@ -37,8 +37,13 @@ def failing(world: World, faults: Mapping[str, str | int]) -> Director:
 def canonical(name: str, world: World) -> str:
     """A provider, `provider/model` or `provider@account` with the provider's own name in place of
     an alias."""
-    alias, mark, rest = name.partition("@")
-    if not mark:
-        alias, mark, rest = name.partition("/")
+    alias, mark, rest = split_name(name)
     provider = world.registry.find(alias)
     return f"{provider.name if provider else alias}{mark}{rest}"
+
+
+def split_name(name: str) -> tuple[str, str, str]:
+    """The provider, `/` or `@` or nothing, and the model or account; a model's name may hold any
+    of them."""
+    mark = min("/@", key=lambda each: name.find(each) % (len(name) + 1))
+    return name.partition(mark)

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from krouter.dialects import DIALECTS
 from krouter.problems import ConfigError, Problem, did_you_mean
-from krouter.rehearsal import NEEDS
+from krouter.rehearsal import NEEDS, split_name
 from krouter.script import Faults, UnknownFault, fault_named
 from krouter.world import World
 
@@ -209,13 +209,13 @@ def _amounts(load: Load) -> Iterator[tuple[str, str]]:
 
 def _unknown(name: str, world: World) -> tuple[str, str] | None:
     """Fault and hint of what is neither a provider, nor one of its models or accounts."""
-    alias, at, account = name.partition("@")
-    provider = world.registry.find(alias.partition("/")[0])
+    alias, mark, account = split_name(name)
+    provider = world.registry.find(alias)
     if provider is None:
         known = world.registry.names_with_aliases()
         return f"there is no provider {alias!r}.", did_you_mean(alias, known)
     accounts = [each.name for each in world.accounts.get(provider.name, ())]
-    if at and account not in accounts:
+    if mark == "@" and account not in accounts:
         hint = f"It has {', '.join(accounts)}." if accounts else ""
         return f"{provider.name} has no account {account!r}.", hint
     return None
