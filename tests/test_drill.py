@@ -191,6 +191,12 @@ def test_spots_are_found_in_the_files(shipped: Stage) -> None:
     ]
 
 
+def test_what_nothing_can_be_sent_to_is_not_drilled(run: Callable[..., list[Case]]) -> None:
+    cases = run(combo("c", "nobody/m", MODELS[0]), faults=[FAULTS["529"]])
+    assert [case.spot and case.spot.name for case in cases] == [MODELS[0]] * 2 + [None] * 2
+    assert wrong(cases) == []
+
+
 class _Spoilt(Router):
     """Answers as a router does, and then spoils it."""
 

@@ -76,7 +76,7 @@ def _sees(case: Case) -> str:
     if case["wrong"]:
         return f"FAILS: {_WRONG[case['wrong']]}"
     if not case["reached"]:
-        return "as ever: its turn does not come"
+        return "its turn does not come"
     match case["came"]:
         case "whole answer" if case["role"] or case["served"] == "":
             return "a whole answer"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Literal
 
 from krouter.drill.cast import Step
@@ -90,7 +91,7 @@ def _hangs(spots: Sequence[Spot], seen: Seen) -> str:
     """How the caller waits longer than the limits say."""
     if seen.came is Came.HUNG:
         return "the caller waits for ever"
-    total = max(spot.timeouts.total for spot in spots)
+    total = max((spot.timeouts.total for spot in spots), default=inf)
     waited = seen.seconds if seen.first is None else seen.first
     if waited > total + SLACK:
         return f"the caller waits {waited:g} s for a reply, and total is {total:g} s"

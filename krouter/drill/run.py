@@ -44,13 +44,13 @@ def drill(
     dialect: str = "chat",
     router_of: RouterOf | None = None,
 ) -> Iterator[Case]:
-    """Each fault at each spot of what `name` stands for, and at all, whole and streamed. Raises
-    UnknownModel. `router_of` puts another router to the test."""
+    """Each fault at each spot of what `name` stands for that anything can be sent to, and at all,
+    whole and streamed. Raises UnknownModel. `router_of` puts another router to the test."""
     combo = resolve(name, stage.world).combo
     spots = spots_of(combo, stage.world, dialect)
     ground = _Ground(stage, name, spots, dialect, router_of)
     for kind in stage.faults.values() if faults is None else faults:
-        for spot in (*spots, None):
+        for spot in (*(each for each in spots if each.able), None):
             yield ground.case(kind, spot, False)
             yield ground.case(kind, spot, True)
 

@@ -21,7 +21,7 @@ class Came(StrEnum):
     ERROR = "error"
     BROKEN = "error event"
     GONE = "caller gone"
-    HUNG = "nothing, for ever"
+    HUNG = "nothing for ever"
 
 
 class Reading(Struct, frozen=True):
