@@ -41,6 +41,8 @@ class Walk:
         self._locked: list[tuple[Candidate, Blocked]] = []
         self._full: list[Candidate] = []
         """Accounts at their limit."""
+        self._kin: set[object] = set()
+        """Entries whose family has had its turn, and models that stand in for one."""
         self._around = 0
         """How many of the plans that an entry stands in are known from before."""
         self._inner: list[Plan] = []
@@ -132,9 +134,14 @@ class Walk:
         return await self._family(leaf) if outcome else None
 
     async def _family(self, leaf: Leaf) -> Answer | None:
+        """What is gone has one family: nobody stands in for one that stands in itself."""
+        if leaf.key in self._kin:
+            return None
+        self._kin.add(leaf.key)
         for stand_in in self._stand_ins(leaf):
             if self._passes_over(stand_in):
                 continue
+            self._kin.add(stand_in.key)
             answer = await self._accounts(stand_in, self._candidates(stand_in))
             if isinstance(answer, Answer):
                 return answer

@@ -444,6 +444,19 @@ def test_a_model_that_is_gone_when_nothing_else_is_left_has_stand_ins_too(
     assert krouter.last_route["served"].startswith("glm/glm-4")
 
 
+def test_nobody_stands_in_for_one_that_stands_in_itself(start: Start, upstream: Upstream) -> None:
+    upstream.script("*", ["status=503"])
+    upstream.script("claude-opus-4-6", [GONE])
+    krouter = start("anthropic/claude-opus-4-6", accounts={"anthropic": "a"})
+    krouter.chat("daily")
+    first, *stand_ins = [request.model for request in upstream.requests]
+    assert stand_ins
+    upstream.clear()
+    upstream.script("*", [GONE])
+    krouter.chat("daily")
+    assert [request.model for request in upstream.requests] == stand_ins
+
+
 def test_a_larger_window_is_known_from_the_model_table(start: Start, upstream: Upstream) -> None:
     upstream.script("gpt-4", ["status=400;code=context_length_exceeded"])
     settings, env = at("openai", upstream), {"OPENAI_API_KEY": "k"}
