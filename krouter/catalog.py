@@ -51,6 +51,8 @@ class Facts:
     prices: Prices
     tools: Known
     sources: Mapping[str, str]
+    json_schema: Known = Known.UNKNOWN
+    """Whether an answer can be held to a schema."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +66,7 @@ class Statement:
     output: int | None = None
     prices: Prices = NO_PRICES
     tools: Known = Known.UNKNOWN
+    json_schema: Known = Known.UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,7 @@ def merge(statements: Iterable[Statement]) -> Facts:
     """Each value as the first statement that gives it has it."""
     reads: dict[Medium, Known] = {}
     window = output = None
-    prices, tools = NO_PRICES, Known.UNKNOWN
+    prices, tools, json_schema = NO_PRICES, Known.UNKNOWN, Known.UNKNOWN
     sources: dict[str, str] = {}
     for said in statements:
         for medium, known in said.reads.items():
@@ -133,10 +136,11 @@ def merge(statements: Iterable[Statement]) -> Facts:
             prices, sources["prices"] = said.prices, said.source
         if tools is Known.UNKNOWN and said.tools is not Known.UNKNOWN:
             tools, sources["tools"] = said.tools, said.source
+        if json_schema is Known.UNKNOWN and said.json_schema is not Known.UNKNOWN:
+            json_schema, sources["json_schema"] = said.json_schema, said.source
     all_reads = {medium: reads.get(medium, Known.UNKNOWN) for medium in MEDIA}
-    return Facts(
-        MappingProxyType(all_reads), window, output, prices, tools, MappingProxyType(sources)
-    )
+    said_by = MappingProxyType(sources)
+    return Facts(MappingProxyType(all_reads), window, output, prices, tools, said_by, json_schema)
 
 
 def with_entry(facts: Facts, entry: Entry) -> Facts:

@@ -25,6 +25,7 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
+from krouter.accepts import PATTERN, read_accept
 from krouter.problems import (
     DEEPEST,
     ConfigError,
@@ -106,12 +107,18 @@ def _outcome(value: object) -> object:
     raise ValueError("should be a text, a status or an object")
 
 
+def _accept(value: str) -> str:
+    read_accept(value)
+    return value
+
+
 Name = Annotated[str, AfterValidator(_name), Field(json_schema_extra={"pattern": NAME_PATTERN})]
 ModelName = Annotated[
     str,
     AfterValidator(_model),
     Field(json_schema_extra={"pattern": r"^\S+$", "minLength": 1, "maxLength": 300}),
 ]
+Accept = Annotated[str, AfterValidator(_accept), Field(json_schema_extra={"pattern": PATTERN})]
 Judge = Annotated[ModelName | None, BeforeValidator(_blank_is_none)]
 Strategy = Annotated[StrategyName, BeforeValidator(_strategy)]
 Whole = Annotated[int, Field(strict=True)]
@@ -273,7 +280,9 @@ class Combo(_Part):
         default="next", description="Try the next entry after a content refusal, or return it."
     )
     timeouts: ComboTimeouts | None = Field(default=None, description="Time limits in seconds.")
-    accept: tuple[str, ...] = Field(default=(), description="Dead ends that a check may pass over.")
+    accept: tuple[Accept, ...] = Field(
+        default=(), description="Dead ends that `krouter check` may pass over, as image+pdf."
+    )
     retries: Whole = Field(
         default=0, ge=0, le=10, description="Repeats on one account before moving on."
     )

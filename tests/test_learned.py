@@ -449,7 +449,7 @@ def test_nobody_stands_in_for_one_that_stands_in_itself(start: Start, upstream: 
     upstream.script("claude-opus-4-6", [GONE])
     krouter = start("anthropic/claude-opus-4-6", accounts={"anthropic": "a"})
     krouter.chat("daily")
-    first, *stand_ins = [request.model for request in upstream.requests]
+    _, *stand_ins = [request.model for request in upstream.requests]
     assert stand_ins
     upstream.clear()
     upstream.script("*", [GONE])

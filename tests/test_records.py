@@ -164,7 +164,6 @@ def test_nothing_of_a_combo_is_kept_that_may_hold_a_credential() -> None:
             "description": "secret",
             "models": [entry],
             "fusionTuning": {"judgePrompt": "secret"},
-            "accept": ["secret"],
             "expect": [{"reply": {"text": "secret"}}],
         }
     )

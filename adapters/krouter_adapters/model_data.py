@@ -64,6 +64,7 @@ class Row(msgspec.Struct, gc=False):
     supports_audio_input: bool | None = None
     supports_video_input: bool | None = None
     supports_function_calling: bool | None = None
+    supports_response_schema: bool | None = None
     output_vector_size: float | str | None = None
     supported_modalities: tuple[str, ...] = ()
     rules: tuple[Rule, ...] = ()
@@ -218,6 +219,7 @@ def _statement(row: Row, prices: Prices) -> Statement:
         output=_whole(row.max_output_tokens),
         prices=prices,
         tools=_known(row.supports_function_calling),
+        json_schema=_known(row.supports_response_schema),
     )
 
 

@@ -1,4 +1,5 @@
-"""`krouter check`: everything wrong with files, settings and credentials, one line each."""
+"""`krouter check`: what each combo can answer, and everything wrong with files, settings,
+credentials and coverage, one line each."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ import click
 from krouter.adapter import Adapter, lane_for, load_lanes, load_models, provider_of
 from krouter.catalog import MEDIA, Catalog, Known, build_catalog
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
+from krouter.cli.matrix import Sight
 from krouter.cli.output import print_json, say, say_line
 from krouter.combos import Combo, Entry, Medium, reference, references
 from krouter.combostore import ComboStore
@@ -20,13 +22,14 @@ from krouter.dialects import DIALECTS
 from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
-from krouter.load import Config, load_config, open_combos, open_to_others
+from krouter.load import Config, House, load_config, open_combos, open_to_others
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.secrets import Secrets
 from krouter.settings import AdapterPool
+from krouter.wire import HttpWire
 
 
 @click.command(cls=Command)
@@ -36,13 +39,25 @@ from krouter.settings import AdapterPool
 def check(
     combo: str | None, home: str | None, config: str | None, combos: str | None, as_json: bool
 ) -> None:
-    """Check files, settings and credentials.
+    """Check files, settings, credentials, and what can be answered.
 
     With COMBO only what concerns this combo and those it names. Commands that print a
     credential are not run, and no provider is asked. Exit code 1 where there are errors;
     warnings alone are 0.
 
-    JSON: ok, problems, each with file, path, message, hint, level (error, warning).
+    Of each combo it shows what its models take, and what they do together; '?' is unknown. A set
+    of needs that no entry takes whole is a dead end, which is an error unless the combo has it in
+    its "accept". Then come the bounds of one request: how many models can be tried, how many
+    attempts made, and how long the caller can wait until the reply begins. Accounts that are
+    missing are taken to be there, and warned of.
+
+    JSON: ok, problems, each with file, path, message, hint, level (error, warning), and combos,
+    each with name, source, strategy, aliases, windows (in tokens, the smallest first), entries
+    (model, combos it stands in, role: entry, panel, judge or adapter; yes, no or unknown for
+    image, pdf, audio, video, tools, json; window, missing), answers (yes, no or unknown for every
+    set of needs, written as in "accept"), dead_ends (needs, over: tokens, accepted, why),
+    without_account (needs that nobody with an account takes), returned (over: tokens, by), bounds
+    (models, attempts; seconds and silent_seconds, each streamed and whole).
     """
     paths = find_paths(home, config, combos)
     if config is not None and not os.path.isfile(paths.config):
@@ -59,7 +74,15 @@ def check(
         used = None if combo is None else _used(settings, store, names)
         found += _credentials(paths, settings, used)
         found += _entries(settings, store, names)
-    _report(list(dict.fromkeys(found)), as_json)
+    sights = _sights(paths, store, names if combo is None else names[:1]) if settings else []
+    for sight in sights:
+        found += sight.problems(str(store.source(sight.combo.name)))
+    _report(list(dict.fromkeys(found)), sights, store, as_json)
+
+
+def _sights(paths: Paths, store: ComboStore, names: Iterable[str]) -> list[Sight]:
+    world = House(paths, os.environ, HttpWire(), store=store, ledger=False).router.world
+    return [Sight(store.combos[name], world) for name in names]
 
 
 def _config(paths: Paths) -> tuple[Config | None, list[Problem]]:
@@ -69,12 +92,17 @@ def _config(paths: Paths) -> tuple[Config | None, list[Problem]]:
         return None, list(error.problems)
 
 
-def _report(found: list[Problem], as_json: bool) -> None:
+def _report(found: list[Problem], sights: list[Sight], store: ComboStore, as_json: bool) -> None:
     found.sort(key=lambda problem: problem.level)
     errors = sum(problem.level == "error" for problem in found)
     if as_json:
-        print_json({"ok": not errors, "problems": [asdict(problem) for problem in found]})
+        combos = [sight.as_json(str(store.source(sight.combo.name))) for sight in sights]
+        problems = [asdict(problem) for problem in found]
+        print_json({"ok": not errors, "problems": problems, "combos": combos})
     else:
+        for sight in sights:
+            sight.show()
+            say()
         for problem in found:
             say_line(f"{problem}{' [warning]' if problem.level == 'warning' else ''}")
         say(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}", err=True)
@@ -121,6 +149,9 @@ def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator
             model and config.registry.find(provider) is not None
         )
         known = known or provider_of(target) is not None
+        if name.removeprefix("combo/") in combos:
+            message = f"{name!r} is never looked up: a combo has that name, and goes first."
+            yield Problem(file, json_path(("aliases", name)), message, "", "warning")
         if not known:
             message = f"{target!r} is neither a combo nor provider/model."
             yield Problem(

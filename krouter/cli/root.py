@@ -18,7 +18,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "serve": ("krouter.cli.serve:serve", "Serve the combos over HTTP."),
         "models": ("krouter.cli.listings:models", "List the names a caller can ask for."),
         "combos": ("krouter.cli.listings:combos", "List the combos, or the entries of one."),
-        "check": ("krouter.cli.check:check", "Check files, settings and credentials."),
+        "check": (
+            "krouter.cli.check:check",
+            "Check files, settings, credentials, and what can be answered.",
+        ),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
         "drill": ("krouter.cli.drill:drill", "Run a combo against every fault, offline."),
         "simulate": (

@@ -7,6 +7,8 @@ import pytest
 
 from tests.cli.conftest import CANARY, Home
 
+MEDIA = ["image", "pdf", "audio", "video"]
+
 
 def problems(home: Home, *args: str, code: int = 1) -> dict[tuple[str, str], dict[str, Any]]:
     """The problems of the home's own files, by file and path."""
@@ -27,14 +29,15 @@ def test_a_new_home_has_warnings_only(home: Home) -> None:
 
 
 def test_nothing_wrong_at_all(home: Home) -> None:
-    assert home.json("check", "demo") == {"ok": True, "problems": []}
-    assert home.run("check", "demo").stdout == ""
+    assert home.json("check", "demo")["problems"] == []
+    assert str(home.path) not in home.run("check", "demo").stdout
 
 
 def test_a_problem_is_one_line_that_begins_with_its_place(home: Home) -> None:
     file = home.combo("a", {"models": ["glmm/x"], "judge": "demo/x"})
-    lines = home.run("check", "a").stdout.splitlines()
-    assert lines == [
+    *_, blank, first, second = home.run("check", "a").stdout.splitlines()
+    assert [blank, first, second] == [
+        "",
         f"{file}: $.models[0]: unknown provider 'glmm' in 'glmm/x'. Did you mean 'glm'?",
         f"{file}: $.judge: has no effect: only a fusion has it, and the strategy is fallback."
         " [warning]",
@@ -74,10 +77,11 @@ def test_what_is_wrong_with_combos(home: Home) -> None:
 def panel(home: Home, size: int, **more: Any) -> dict[tuple[str, str], dict[str, Any]]:
     """What is wrong with a fusion of so many entries, beside what its home lacks."""
     models = [f"demo/{number}" for number in range(size)]
-    home.combo("wise", {"models": models, "strategy": "fusion", **more})
+    home.combo("wise", {"models": models, "strategy": "fusion", "accept": MEDIA, **more})
     return {
         (problem["path"], problem["level"]): problem
         for problem in home.json("check", "wise", code=int(size > 16))["problems"]
+        if not problem["path"].startswith("$.accept")
     }
 
 
@@ -187,7 +191,7 @@ def test_the_credentials_a_combo_needs_are_checked_with_it(home: Home) -> None:
     home.combo("outer", {"models": ["demo/a", "inner"]})
     home.combo("inner", {"models": ["glm/x"]})
     assert set(problems(home, "outer")) == {("krouter.toml", "$.account[0].key")}
-    assert home.json("check", "demo") == {"ok": True, "problems": []}
+    assert home.json("check", "demo")["problems"] == []
 
 
 ADAPTER = """
@@ -266,6 +270,7 @@ def test_one_combo_brings_in_those_it_names_and_no_others(home: Home) -> None:
     home.combo("inner", {"models": ["glmm/x"]})
     home.combo("other", {"models": ["nixx/x"]})
     found = problems(home, "outer")
+    del found["combos/outer.json", "$.models"]  # what neither of them reads
     assert set(found) == {("combos/inner.json", "$.models[0]")}
     home.combo("broken", "{")
     assert set(problems(home, "broken")) == {("combos/broken.json", "")}
@@ -349,3 +354,75 @@ def test_settings_that_cannot_be_used_do_not_either(home: Home) -> None:
         assert result.exit_code != 0
         assert is_inert(result.stdout)
         assert is_inert(result.stderr)
+
+
+# Coverage
+
+
+def test_the_matrix_of_a_combo(home: Home) -> None:
+    home.settings('[aliases]\nfast = "mine"\n')
+    home.combo("mine", {"models": ["glm/glm-5.1", {"model": "demo/b", "reads": ["image"]}]})
+    result = home.run("check", "mine")
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    assert max(map(len, lines[: lines.index("")])) <= 80
+    assert lines[: lines.index("")] == [
+        "mine (fallback)",
+        "  MODEL        IMAGE  PDF  AUDIO  VIDEO  TOOLS  JSON  WINDOW",
+        "  glm/glm-5.1  no     no   no     no     yes    yes   200,000",
+        "  demo/b       yes    no   no     no     ?      ?     ?",
+        "  together     yes    no   no     no     yes    yes   200,000",
+        "  dead ends: pdf, audio, video",
+        "  at most 5 models tried, 13 attempts, and 600 s until the reply begins",
+        "  where every provider is silent: 120 s streamed, 600 s not",
+        "  aliases: fast",
+    ]
+
+
+@pytest.mark.parametrize("name", ["daily", "demo", "free-tier", "panel"])
+def test_the_shipped_combos_accept_their_dead_ends(home: Home, name: str) -> None:
+    (found,) = home.json("check", name)["combos"]
+    assert all(end["accepted"] for end in found["dead_ends"])
+    assert len(found["answers"]) == 64 * max(1, len(found["windows"]))
+
+
+def test_a_dead_end_is_an_error_unless_it_is_accepted(home: Home) -> None:
+    models = [
+        {"model": "demo/a", "reads": ["image", "audio", "video"]},
+        {"model": "demo/b", "reads": ["pdf", "audio", "video"]},
+    ]
+    file = home.combo("mine", {"models": models})
+    (found,) = home.json("check", "mine", code=1)["problems"]
+    assert found == {
+        "file": str(file),
+        "path": "$.models",
+        "message": "image + pdf is a dead end: no entry reads both.",
+        "hint": 'Where that is meant: "accept": ["image+pdf"].',
+        "level": "error",
+    }
+    home.combo("mine", {"models": models, "accept": ["pdf+image", "tools"]})
+    found = home.json("check", "mine")
+    assert found["combos"][0]["dead_ends"] == [
+        {
+            "needs": ["image", "pdf"],
+            "over": 0,
+            "accepted": True,
+            "why": "no entry reads both",
+        }
+    ]
+    (warning,) = found["problems"]
+    assert (warning["path"], warning["level"]) == ("$.accept[1]", "warning")
+
+
+def test_a_dead_end_for_want_of_an_account_is_a_warning(home: Home) -> None:
+    home.env = {"GLM_API_KEY": "k"}
+    found = home.json("check", "daily")
+    assert found["combos"][0]["without_account"] == ["image", "pdf", ">200000"]
+    told = {problem["message"] for problem in found["problems"] if problem["path"] == "$.models"}
+    assert "image: nobody that has an account takes it." in told
+
+
+def test_an_alias_that_a_combo_hides_is_warned_of(home: Home) -> None:
+    home.settings('[aliases]\ndaily = "demo"\n')
+    found = problems(home, code=0)["krouter.toml", "$.aliases.daily"]
+    assert "never looked up" in found["message"]
