@@ -258,14 +258,15 @@ def _with_role(model: Model, role: str) -> Model:
 def cover(combo: Combo, world: World) -> Coverage:
     """What `combo` can answer in `world`, whatever is locked or learned there."""
     pools = {}
-    for needs in _attachments():
+    for needs in attachments():
         found = snapshot(combo, world, Ask(next(iter(DIALECTS)), needs=needs), adapted=True)
         if found.pool:
             pools[needs] = tuple(_model(entry, (), world, "adapter") for entry in found.pool)
     return Coverage(combo, _part(combo, (combo.name,), world), pools)
 
 
-def _attachments() -> Iterator[Needs]:
+def attachments() -> Iterator[Needs]:
+    """Every set of attachments but the empty one."""
     sets = chain.from_iterable(combinations(MEDIA, n) for n in range(1, len(MEDIA) + 1))
     return map(frozenset, sets)
 

@@ -11,17 +11,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial, reduce
-from itertools import chain, combinations
+from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
 from krouter.accounts import Account
 from krouter.attempt import ERROR_SECONDS
-from krouter.catalog import MEDIA
-from krouter.combos import Combo, Entry
+from krouter.catalog import Catalog
+from krouter.combos import Combo, Entry, Medium
+from krouter.coverage import attachments
 from krouter.families import related
 from krouter.lineup import Leaf, Site, leaves, merged
-from krouter.plan import Needs, rotates
+from krouter.plan import rotates
+from krouter.providers import Provider
 from krouter.standing import plan_for
 from krouter.tries import LONGEST_WAIT
 from krouter.world import Ask, World
@@ -102,18 +104,13 @@ def _asks(combo: Combo, world: World, stream: bool) -> Iterator[Ask]:
     routing = world.settings.routing
     turns = len(combo.models) if rotates(combo, routing) else 1
     sticky = combo.sticky_limit or routing.combo_sticky_limit
-    for needs in _attachments():
+    for needs in (frozenset[Medium](), *attachments()):
         for turn in range(turns):
             yield Ask("chat", stream, needs, turn=partial(_turn, turn * sticky))
 
 
 def _turn(number: int, name: str) -> int:
     return number
-
-
-def _attachments() -> Iterator[Needs]:
-    sets = chain.from_iterable(combinations(MEDIA, n) for n in range(len(MEDIA) + 1))
-    return map(frozenset, sets)
 
 
 def _cost(site: Site, world: World, ask: Ask) -> Cost:
@@ -123,7 +120,8 @@ def _cost(site: Site, world: World, ask: Ask) -> Cost:
 def _of_walk(site: Site, world: World, ask: Ask) -> Cost:
     cost, last = NOTHING, False
     tried: set[object] = set()
-    for leaf in leaves(site, world, ask, flat=False):
+    everybody = list(leaves(site, world, ask, flat=False))
+    for leaf in everybody:
         if leaf.key in tried or leaf.obstacle is not None:
             continue
         tried.add(leaf.key)
@@ -133,7 +131,7 @@ def _of_walk(site: Site, world: World, ask: Ask) -> Cost:
         found = _of_family(leaf, world, ask)
         last = last or (leaf.last and found.attempts > 0)
         cost = cost.plus(found)
-    again = max((_limit(leaf, ask) for leaf in leaves(site, world, ask, flat=False)), default=0.0)
+    again = max((_limit(leaf, ask) for leaf in everybody), default=0.0)
     # who refused a feature as the last that could be asked is asked as the last, once more; where
     # that was not the last entry, it may learn one more then
     extra = (1 if last else 2) if cost.attempts else 0
@@ -147,7 +145,7 @@ def _of_family(leaf: Leaf, world: World, ask: Ask) -> Cost:
         return NOTHING
     provider, model = world.registry.split(leaf.name)
     assert provider is not None
-    others = len(related(provider, model, world.catalog))
+    others = _kin(provider, model, world.catalog)
     retries = leaf.combo.retries
     each = len(accounts) * (1 + retries) + sum(map(_is_refreshed, accounts)) + 1
     as_last = len(accounts) * min(1 + others, 2) if leaf.last else 0
@@ -155,6 +153,18 @@ def _of_family(leaf: Leaf, world: World, ask: Ask) -> Cost:
     waits = retries * len(accounts) * (1 + others) * LONGEST_WAIT
     limit = math.inf if any(map(_is_waited_for, accounts)) else _limit(leaf, ask)
     return Cost(1 + others, attempts, attempts * limit + waits)
+
+
+_KIN: WeakKeyDictionary[Catalog, dict[tuple[str, str], int]] = WeakKeyDictionary()
+
+
+def _kin(provider: Provider, model: str, catalog: Catalog) -> int:
+    """How many models can stand in for one: it takes long to find out, and is asked often."""
+    known = _KIN.setdefault(catalog, {})
+    key = provider.name, model
+    if key not in known:
+        known[key] = len(related(provider, model, catalog))
+    return known[key]
 
 
 def _accounts(leaf: Leaf, world: World) -> list[Account]:

@@ -38,6 +38,7 @@ LAYERS = (
     ("tries", "voices"),
     ("walk", "panel", "worst"),
     ("meaning",),
+    ("changes",),
     ("fusion",),
     ("router",),
     ("load", "asking", "flow", "counting"),

@@ -100,9 +100,10 @@ def _report(found: list[Problem], sights: list[Sight], store: ComboStore, as_jso
         problems = [asdict(problem) for problem in found]
         print_json({"ok": not errors, "problems": problems, "combos": combos})
     else:
-        for sight in sights:
+        for number, sight in enumerate(sights):
+            say() if number else None
             sight.show()
-            say()
+        say() if sights and found else None
         for problem in found:
             say_line(f"{problem}{' [warning]' if problem.level == 'warning' else ''}")
         say(f"{_count(errors, 'error')}, {_count(len(found) - errors, 'warning')}", err=True)

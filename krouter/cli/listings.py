@@ -54,8 +54,8 @@ def models(
 
     JSON: a list of name, kind (combo, alias, entry, provider, model), to, usable, why, speaks, and
     of one model also reads (yes, no or unknown for image, pdf, audio, video), window, output,
-    prices (US dollars per token), tools, and sources: where each known value comes from (litellm,
-    krouter, settings). They are null for other names.
+    prices (US dollars per token), tools, json_schema, and sources: where each known value comes
+    from (litellm, krouter, settings). They are null for other names.
     """
     view = open_view(find_paths(home, config, combos), required=config is not None)
     catalog = build_catalog(load_models, view.world.settings.reads)
@@ -92,6 +92,9 @@ def _matches(name: str, pattern: str | None) -> bool:
     return wanted in name or fnmatch.fnmatchcase(name, wanted)
 
 
+_OF_A_MODEL = ("reads", "window", "output", "prices", "tools", "json_schema", "sources")
+
+
 def _named_json(named: Named) -> dict[str, Any]:
     shown = {
         "name": named.name,
@@ -103,13 +106,14 @@ def _named_json(named: Named) -> dict[str, Any]:
     }
     facts = named.facts
     if facts is None:
-        return shown | dict.fromkeys(("reads", "window", "output", "prices", "tools", "sources"))
+        return shown | dict.fromkeys(_OF_A_MODEL)
     return shown | {
         "reads": dict(facts.reads),
         "window": facts.window,
         "output": facts.output,
         "prices": asdict(facts.prices),
         "tools": facts.tools,
+        "json_schema": facts.json_schema,
         "sources": dict(facts.sources),
     }
 

@@ -22,6 +22,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "krouter.cli.check:check",
             "Check files, settings, credentials, and what can be answered.",
         ),
+        "diff": ("krouter.cli.diff:diff", "Say what a change of combos means."),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
         "drill": ("krouter.cli.drill:drill", "Run a combo against every fault, offline."),
         "simulate": (

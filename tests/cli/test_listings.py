@@ -41,7 +41,7 @@ def test_models_shows_every_name(house: Home) -> None:
         "usable": True,
         "why": "",
         "speaks": list(DIALECTS),
-        **dict.fromkeys(("reads", "window", "output", "prices", "tools", "sources")),
+        **dict.fromkeys(("reads", "window", "output", "prices", "tools", "json_schema", "sources")),
     }
     assert found["claude-haiku-*"]["to"] == "mine"
     assert found["claude-haiku-*"]["kind"] == "alias"
