@@ -11,21 +11,17 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
     AfterValidator,
-    BaseModel,
     BeforeValidator,
-    ConfigDict,
     Field,
-    PlainValidator,
     ValidationError,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
-from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 
 from krouter.accepts import PATTERN, read_accept
+from krouter.cases import ExpectCase, Part, complete_schema
 from krouter.problems import (
     DEEPEST,
     ConfigError,
@@ -42,7 +38,6 @@ LEVELS = 3
 LONGEST_NUMBER = 100
 
 Medium = Literal["image", "pdf", "audio", "video"]
-Need = Literal["image", "pdf", "audio", "video", "tools", "stream"]
 StrategyName = Literal["fallback", "priority", "round-robin", "fusion"]
 
 StreamGuard = Literal["off", "first", "full"]
@@ -93,20 +88,6 @@ def _blank_is_none(value: object) -> object:
     return None if isinstance(value, str) and not value.strip() else value
 
 
-def _fault(value: object) -> object:
-    if isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599:
-        return value
-    if isinstance(value, str) and value and value.split() == [value]:
-        return value
-    raise ValueError("should be a status such as 529 or a fault in one word, such as 'timeout'")
-
-
-def _outcome(value: object) -> object:
-    if isinstance(value, str | int | dict) and not isinstance(value, bool):
-        return value
-    raise ValueError("should be a text, a status or an object")
-
-
 def _accept(value: str) -> str:
     read_accept(value)
     return value
@@ -124,25 +105,9 @@ Strategy = Annotated[StrategyName, BeforeValidator(_strategy)]
 Whole = Annotated[int, Field(strict=True)]
 Flag = Annotated[bool, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
-Fault = Annotated[
-    int | str,
-    PlainValidator(_fault),
-    WithJsonSchema({"type": ["integer", "string"], "minimum": 100, "maximum": 599}),
-]
-Outcome = Annotated[
-    str | int | dict[str, Any],
-    PlainValidator(_outcome),
-    WithJsonSchema({"type": ["string", "integer", "object"]}),
-]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", alias_generator=to_camel, populate_by_name=True
-    )
-
-
-class Entry(_Part):
+class Entry(Part):
     """One line of a combo: a model of a provider, or another combo."""
 
     model: ModelName = Field(description="provider/model, or the name of another combo.")
@@ -191,7 +156,7 @@ Entries = Annotated[
 ]
 
 
-class FusionTuning(_Part):
+class FusionTuning(Part):
     """How a fusion waits for its panel, and what it does when answers are missing."""
 
     min_panel: Whole = Field(default=2, ge=1, description="Usable answers that make a quorum.")
@@ -225,30 +190,7 @@ class FusionTuning(_Part):
     judge_prompt: str | None = Field(default=None, description="Instructions for the judge.")
 
 
-class Given(_Part):
-    """The circumstances of an expected case."""
-
-    needs: tuple[Need, ...] = Field(default=(), description="What the request carries or asks for.")
-    fail: dict[str, Fault] = Field(
-        default_factory=dict,
-        description="What fails: an entry or a provider, and its status or fault word.",
-    )
-
-
-class ExpectCase(_Part):
-    """One test of the combo: under these circumstances, this happens."""
-
-    given: Given = Field(default=Given(), description="The circumstances.")
-    order: tuple[str, ...] | None = Field(
-        default=None, description="The entries in the order planned."
-    )
-    attempts: tuple[str, ...] | None = Field(default=None, description="The entries really tried.")
-    reply: Outcome | None = Field(
-        default=None, description="The outcome: a text, a status or an object."
-    )
-
-
-class Combo(_Part):
+class Combo(Part):
     """One model name in front of many models."""
 
     name: Name = Field(description="The name to ask for; the file's stem where it is left out.")
@@ -490,4 +432,5 @@ def combo_schema() -> dict[str, Any]:
     }
     schema["properties"]["$schema"] = {"type": "string", "description": "Read by editors only."}
     schema["required"].remove("name")
+    complete_schema(schema)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import krouter.combos
+from krouter.cases import Reply
 from krouter.combos import (
     Combo,
     Entry,
@@ -130,13 +131,20 @@ def test_expected_cases_as_documented() -> None:
     text = (
         '{"models": ["glm/x"], "expect": [{"given": {"needs": ["image"], "fail": {"cc": 529}}, '
         '"attempts": ["cc/…", "glm/…"]}, {"order": ["glm/…"], "reply": {"status": 200}}, '
-        '{"given": {"fail": {"glm/x": "timeout"}}, "reply": 504}, {"reply": "hello"}]}'
+        '{"given": {"fail": {"glm/x": ["timeout", null]}}, "reply": 504}, {"reply": "cut"}, '
+        '{"reply": "glm/…"}]}'
     )
-    first, second, third, last = parse(text).expect
+    first, second, third, fourth, last = parse(text).expect
     assert first.given.fail == {"cc": 529}
     assert first.attempts == ("cc/…", "glm/…")
-    assert (second.order, second.reply) == (("glm/…",), {"status": 200})
-    assert (third.given.fail, third.reply, last.reply) == ({"glm/x": "timeout"}, 504, "hello")
+    assert (second.order, second.reply) == (("glm/…",), Reply(status=200))
+    assert third.given.fail == {"glm/x": ("timeout", None)}
+    assert (third.reply, fourth.reply) == (Reply(status=504), Reply(came="cut"))
+    assert last.reply == Reply(from_="glm/…")
+
+
+def case(**given: Any) -> dict[str, Any]:
+    return {"expect": [{"given": given, "reply": 200}]}
 
 
 BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
@@ -181,7 +189,34 @@ BAD_FIELDS: list[tuple[dict[str, Any], str, str]] = [
     ({"expect": [{"givn": {}}]}, "$.expect[0].givn", "Did you mean 'given'?"),
     ({"expect": [{"given": {"need": []}}]}, "$.expect[0].given.need", "Did you mean 'needs'?"),
     ({"expect": [{"given": {"fail": {"a/b": 7}}}]}, '$.expect[0].given.fail["a/b"]', "529"),
-    ({"expect": [{"reply": True}]}, "$.expect[0].reply", "a text, a status or an object"),
+    (
+        {"expect": [{"reply": True}]},
+        "$.expect[0].reply",
+        "a status, a word, an entry, or an object",
+    ),
+    ({"expect": [{"reply": {}}]}, "$.expect[0].reply", "an object that tells something"),
+    ({"expect": [{"reply": 42}]}, "$.expect[0].reply.status", "greater than or equal to 100"),
+    ({"expect": [{"reply": "hole"}]}, "$.expect[0].reply", "Did you mean 'whole'?"),
+    ({"expect": [{"reply": "hello"}]}, "$.expect[0].reply", "known: whole, empty, cut, error"),
+    ({"expect": [{"reply": {"form": "cc"}}]}, "$.expect[0].reply.form", "Did you mean 'from'?"),
+    ({"expect": [{"given": {"turn": 2}}]}, "$.expect[0]", "expects nothing: say its order,"),
+    (case(needs=["imag"]), "$.expect[0].given.needs[0]", "Did you mean 'image'?"),
+    (
+        case(needs=["stream"]),
+        "$.expect[0].given.needs[0]",
+        "known: image, pdf, audio, video, tools",
+    ),
+    (case(dialect="message"), "$.expect[0].given.dialect", "Did you mean 'messages'?"),
+    (case(stream="yes"), "$.expect[0].given.stream", "valid boolean"),
+    (case(fail={"cc": "timout"}), "$.expect[0].given.fail.cc", "Did you mean 'timeout'?"),
+    (case(fail={"cc": [529, "stal"]}), "$.expect[0].given.fail.cc", "Did you mean 'stall'?"),
+    (case(fail={"cc": []}), "$.expect[0].given.fail.cc", "one fault for each time"),
+    (case(fail={"cc": "529"}), "$.expect[0].given.fail.cc", "a status from 300 to 599"),
+    (case(fail={"cc": 200}), "$.expect[0].given.fail.cc", "a status from 300 to 599"),
+    (case(fail={" ": 529}), '$.expect[0].given.fail[" "]', "1 to 300 characters"),
+    (case(locked="cc"), "$.expect[0].given.locked", "should be a list"),
+    (case(quota={"cc": 80}), "$.expect[0].given.quota.cc", "less than or equal to 1"),
+    (case(turn=0), "$.expect[0].given.turn", "greater than or equal to 1"),
 ]
 
 
@@ -364,6 +399,14 @@ def test_the_schema_allows_what_files_contain() -> None:
     assert schema["additionalProperties"] is False
     assert schema["properties"]["models"]["minItems"] == 1
     assert schema["properties"]["strategy"]["enum"] == list(krouter.combos.STRATEGIES)
+    replies = schema["$defs"]["ExpectCase"]["properties"]["reply"]["anyOf"]
+    assert [each.get("type") or list(each) for each in replies] == [
+        "integer",
+        ["enum"],
+        "string",
+        ["$ref"],
+        "null",
+    ]
 
 
 @pytest.mark.parametrize("name", ["daily", "panel", "free-tier", "demo"])

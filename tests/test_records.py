@@ -164,7 +164,7 @@ def test_nothing_of_a_combo_is_kept_that_may_hold_a_credential() -> None:
             "description": "secret",
             "models": [entry],
             "fusionTuning": {"judgePrompt": "secret"},
-            "expect": [{"reply": {"text": "secret"}}],
+            "expect": [{"order": ["secret"], "reply": {"from": "secret"}}],
         }
     )
     route = Route("id", 1.0, "chat", "daily", False)
