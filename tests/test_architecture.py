@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ("_version", "virtual"),
     ("problems", "resets", "errortext", "tokens", "blot", "allowance", "spending", "private"),
-    ("settings", "errors", "body", "sse", "accepts"),
+    ("settings", "errors", "body", "sse", "accepts", "cases"),
     ("script",),
     ("features", "estimate", "http_reply", "http_request", "http_dial"),
     ("http_coding", "http_connection"),
@@ -47,6 +47,7 @@ LAYERS = (
     ("serve", "sdk"),
     ("rehearsal",),
     ("drill", "simulation"),
+    ("trial",),
     ("cli",),
 )
 LEVEL = {room: level for level, layer in enumerate(LAYERS) for room in layer}

@@ -24,6 +24,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
         ),
         "diff": ("krouter.cli.diff:diff", "Say what a change of combos means."),
         "explain": ("krouter.cli.explain:explain", "Show how a request would be answered now."),
+        "test": ("krouter.cli.trial:test", "Run the tests that combo files bring with them."),
         "drill": ("krouter.cli.drill:drill", "Run a combo against every fault, offline."),
         "simulate": (
             "krouter.cli.simulate:simulate",
@@ -54,7 +55,7 @@ EPILOG = """
 \b
 Exit codes:
   0  all is well
-  1  check, drill or doctor found problems, or what was asked for does not exist
+  1  check, test, drill or doctor found problems, or what was asked for does not exist
   2  the command line is wrong
   3  settings, files or the address cannot be used, or no krouter answers
 """
