@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
@@ -30,3 +31,13 @@ def test_a_block_is_what_the_command_prints(
 @pytest.mark.parametrize("command", ["check", "diff", "drill", "simulate"])
 def test_a_command_is_shown_on_daily(command: str) -> None:
     assert any(shown.startswith(f"{command} daily") for shown in IDS)
+
+
+def test_the_combo_whose_cases_fail_is_daily_but_for_its_first_entry() -> None:
+    daily, changed = (
+        json.loads((ROOT / folder / "daily.json").read_bytes())
+        for folder in ("combos", "docs/examples/night")
+    )
+    assert changed["models"][0] != daily["models"][0]
+    assert changed["models"][1:] == daily["models"][1:]
+    assert changed["expect"] == daily["expect"]
