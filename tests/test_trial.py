@@ -161,6 +161,9 @@ HOLDING: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"given": {"fail": {"glm": [404, None]}}, "attempts": [GLM, "glm/…"], "reply": "glm/…"}, {}),
     ({"given": {"fail": {"glm": 404}}, "attempts": [GLM, "…", DS]}, {}),
     ({"given": {"locked": ["glm", DS]}, "attempts": [CC], "reply": CC}, {}),
+    ({"given": {"locked": ["glm@a"]}, "attempts": [GLM], "reply": GLM}, {}),
+    ({"given": {"locked": ["glm@a"], "fail": {"zai@b": 429, "zai": 400}}, "reply": DS}, {}),
+    ({"given": {"fail": {"…": 529, "cc@b": [None]}}, "attempts": [*MODELS], "reply": CC}, {}),
     ({"given": {"locked": ["…"]}, "attempts": [], "reply": 429}, {}),
     ({"given": {"quota": {"ds": 0.4, "cc": 0.9}}, "order": [CC, DS, GLM]}, {}),
     ({"given": {"quota": {"…": 0.5, GLM: 0.01}}, "order": [DS, CC, GLM]}, {}),
@@ -241,6 +244,8 @@ MISNAMED: list[tuple[dict[str, Any], str, str]] = [
     ),
     ({"order": ["openai/…"]}, "$.expect[0].order[0]", f"Its entries: {GLM}, {DS}, {CC}, gemini/"),
     ({"attempts": ["frist"]}, "$.expect[0].attempts[0]", "Did you mean 'first'?"),
+    ({"given": {"locked": ["cc@c"]}}, "$.expect[0].given.locked[0]", "can name: cc@a, cc@b."),
+    ({"attempts": ["cc@a"]}, "$.expect[0].attempts[0]", "which only what is given can name"),
     ({"reply": {"from": "x"}}, "$.expect[0].reply.from", "Its entries: "),
 ]
 
@@ -261,3 +266,12 @@ def test_a_caller_that_gets_nothing_is_no_reply_that_a_case_can_expect(play: Pla
     trial = play({"given": {"stream": True, "fail": {"glm": "stall"}}, "reply": 200}, **fields)
     assert trial.reply.came is None
     assert reply_in_words(Reply.model_construct()) == "nothing, for ever"
+
+
+def test_the_example_of_the_documentation_holds(stage: Stage) -> None:
+    page = (SHIPPED.parent / "docs" / "combos.md").read_text()
+    example = page.split("\n## Tests\n")[1].split("```json\n")[1].split("```")[0]
+    made = parse_combo(example.encode(), "example.json", "example")
+    staged = stage.combo(made)
+    assert list(misnamed(made, staged.world, "example.json")) == []
+    assert [trial.misses for trial in try_combo(staged, made)] == [(), (), ()]

@@ -52,8 +52,8 @@ def test(
     paths = find_paths(home, config, folder or combos)
     view = open_view(paths, required=config is not None)
     chosen = list(_chosen(view, None if folder is None else paths.combos))
-    _refuse_faulty(view, chosen)
     stage = Stage.of(view.world)
+    _refuse_faulty(view, chosen, stage)
     found = [_tried(view, combo, stage) for combo in chosen]
     failed = sum(not case["holds"] for each in found for case in each["cases"])
     if as_json:
@@ -71,11 +71,11 @@ def _chosen(view: View, folder: Path | None) -> Iterator[Combo]:
             yield combo
 
 
-def _refuse_faulty(view: View, combos: list[Combo]) -> None:
+def _refuse_faulty(view: View, combos: list[Combo], stage: Stage) -> None:
     """Raises ConfigError for what is wrong with files, and for names in cases that mean nobody."""
     problems = [problem for problem in view.store.problems if problem.level == "error"]
     for combo in combos:
-        problems += misnamed(combo, view.world, str(view.store.source(combo.name)))
+        problems += misnamed(combo, stage.world, str(view.store.source(combo.name)))
     if problems:
         raise ConfigError(problems)
 

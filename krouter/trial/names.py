@@ -12,6 +12,7 @@ from krouter.combos import Combo, Medium, reference
 from krouter.drill import spots_of
 from krouter.families import related
 from krouter.problems import Problem, did_you_mean, json_path
+from krouter.rehearsal import split_name
 from krouter.world import World
 
 _GAP = re.compile("|".join(map(re.escape, GAPS)))
@@ -27,14 +28,19 @@ class Name:
     targets: frozenset[str]
     """Of the entries whose label it is."""
     rank: int
+    account: str = ""
+    """The only one of its provider's that is meant, if it is not all of them."""
 
     @property
     def is_gap(self) -> bool:
         """Whether it stands for any number of entries, none too."""
         return self.text in GAPS
 
-    def means(self, target: str) -> bool:
-        """Whether `target`, a provider's canonical name with a model, or a combo, is meant."""
+    def means(self, target: str, account: str = "") -> bool:
+        """Whether `target`, a provider's canonical name with a model, or a combo, is meant, and at
+        this account."""
+        if self.account and self.account != account:
+            return False
         return target in self.targets or self.pattern.fullmatch(target) is not None
 
 
@@ -81,8 +87,13 @@ class Cast:
         return f"{provider.name}/{name}" if provider else model
 
     def name(self, text: str) -> Name:
-        """Whom a name means: an entry, a label, or a provider; `…` stands for any text."""
+        """Whom a name means: an entry, a label, a provider, or one of its accounts; `…` stands for
+        any text."""
         targets = frozenset(self._labels.get(text, ()))
+        alias, mark, account = split_name(text)
+        if mark == "@" and not targets and (found := self._world.registry.find(alias)):
+            pattern = re.compile(f"{re.escape(found.name)}/.*", re.DOTALL)
+            return Name(text, pattern, targets, _EXACT + 1, account)
         provider = self._world.registry.find(text)
         whole = text
         if provider is not None:
@@ -102,39 +113,55 @@ class Cast:
                 names = related(provider, model, self._world.catalog)
                 yield from (f"{provider.name}/{name}" for name in names)
 
+    def accounts(self, target: str) -> list[str]:
+        """The accounts that an entry may be sent to."""
+        return [each.name for each in self._world.accounts.get(target.partition("/")[0], ())]
+
     def near(self, text: str) -> str:
         """What the name may be meant for."""
+        alias, mark, _ = split_name(text)
+        if mark == "@" and (found := self._world.registry.find(alias)):
+            accounts = (f"{alias}@{name}" for name in self.accounts(found.name))
+            return f"Its accounts, which only what is given can name: {', '.join(accounts)}."
         providers = [name.partition("/")[0] for name in self.written if "/" in name]
         known = dict.fromkeys((*self.written, *self._labels, *providers))
         return did_you_mean(text, known) or f"Its entries: {', '.join(self.written)}."
 
 
 def misnamed(combo: Combo, world: World, file: str) -> Iterator[Problem]:
-    """The names in the cases of `combo`, whose file is `file`, that mean nobody."""
+    """The names in the cases of `combo`, whose file is `file`, that mean nobody in a stage's
+    `world`."""
     if not combo.expect:
         return
     cast = Cast(combo, world)
     asked = (*cast.targets, *cast.stand_ins())
+    given = [(target, name) for target in asked for name in ("", *cast.accounts(target))]
+    known = {
+        "given": given,
+        "order": [(target, "") for target in (*asked, *cast.own)],
+        "attempts": [(target, "") for target in asked],
+        "reply": [(target, "") for target in asked],
+    }
     for number, case in enumerate(combo.expect):
-        for where, text, own in _named(case):
+        for where, text in _named(case):
             name = cast.name(text)
-            if not name.is_gap and not any(map(name.means, (*asked, *cast.own) if own else asked)):
+            if not name.is_gap and not any(name.means(*each) for each in known[where[0]]):
                 path = json_path(("expect", number, *where))
                 yield Problem(file, path, f"{text!r} means no entry.", cast.near(text))
 
 
-def _named(case: ExpectCase) -> Iterator[tuple[tuple[str | int, ...], str, bool]]:
-    """Each name with its path, and whether it may be that of a nested combo."""
+def _named(case: ExpectCase) -> Iterator[tuple[tuple[str, *tuple[str | int, ...]], str]]:
+    """Each name with its path."""
     given = case.given
     for who in given.fail:
-        yield ("given", "fail", who), who, False
+        yield ("given", "fail", who), who
     for place, who in enumerate(given.locked):
-        yield ("given", "locked", place), who, False
+        yield ("given", "locked", place), who
     for who in given.quota:
-        yield ("given", "quota", who), who, False
+        yield ("given", "quota", who), who
     for place, who in enumerate(case.order or ()):
-        yield ("order", place), who, True
+        yield ("order", place), who
     for place, who in enumerate(case.attempts or ()):
-        yield ("attempts", place), who, False
+        yield ("attempts", place), who
     if case.reply is not None and case.reply.from_ is not None:
-        yield ("reply", "from"), case.reply.from_, False
+        yield ("reply", "from"), case.reply.from_

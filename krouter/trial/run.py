@@ -82,7 +82,7 @@ class _Failing:
 
     def __call__(self, sent: Sent) -> Turn:
         for name, faults in self._named:
-            if name.means(sent.entry):
+            if name.means(sent.entry, sent.account):
                 return _turn(self._fault(name, faults))
         return _WELL
 
@@ -117,10 +117,11 @@ def _prepare(world: World, combo: Combo, given: Given, cast: Cast) -> None:
 
 def _meant(name: Name, world: World, cast: Cast) -> Iterator[tuple[Account, str]]:
     """The accounts of whom is meant, with each model."""
-    for target in filter(name.means, cast.targets):
+    for target in cast.targets:
         provider, _, model = target.partition("/")
         for account in world.accounts.get(provider, ()):
-            yield account, model
+            if name.means(target, account.name):
+                yield account, model
 
 
 def _spent(now: float) -> Verdict:
