@@ -151,6 +151,7 @@ def test_a_locked_provider_is_no_other(run: Callable[..., list[Case]]) -> None:
 def test_panel_and_judge_fail_in_turn(run: Callable[..., list[Case]]) -> None:
     fused = combo("f", *MODELS, strategy="fusion", judge="openai/gpt-4o")
     cases = run(fused, faults=[FAULTS["529"]])[::2]
+    assert cases[3].finding.rule == "the judge has no backup of its own"
     told = [(case.spot and (case.spot.name, case.spot.role), case.seen.came) for case in cases]
     assert told == [
         *(((model, "panel"), Came.WHOLE) for model in MODELS),
@@ -336,10 +337,12 @@ def test_the_oracle_judges_by_what_was_sent_and_what_came(
     assert find(FAULTS["cut"], spots[0], spots, whole, given_).wrong == found
 
 
+DEEPER = combo("deeper", "glm/glm-4.6", MODELS[1], strategy="round-robin", streamGuard="full")
+INNER = combo("inner", MODELS[0], "mistral/mistral-small-latest", "deeper", onTooLarge="larger")
+
+
 def combos() -> Iterator[st.SearchStrategy[Any]]:
-    yield st.lists(
-        st.sampled_from([*MODELS, "openai/gpt-4o", "glm/glm-4.6"]), min_size=1, max_size=4
-    )
+    yield st.lists(st.sampled_from([*MODELS, "openai/gpt-4o", "inner"]), min_size=1, max_size=4)
     yield st.sampled_from(["fallback", "priority", "round-robin", "fusion"])
     yield st.sampled_from(["off", "first", "full"])
     yield st.sampled_from(["return", "larger"])
@@ -348,7 +351,7 @@ def combos() -> Iterator[st.SearchStrategy[Any]]:
     yield st.sampled_from(sorted(FAULTS))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(*combos())
 def test_no_combo_fails_with_usual_limits(
     shipped: Stage,
@@ -369,4 +372,11 @@ def test_no_combo_fails_with_usual_limits(
         onRefusal=refusal,
         retries=retries,
     )
-    assert wrong(list(drill(shipped.combo(drilled), "drilled", [FAULTS[fault]]))) == []
+    assert (
+        wrong(
+            list(
+                drill(shipped.combo(DEEPER).combo(INNER).combo(drilled), "drilled", [FAULTS[fault]])
+            )
+        )
+        == []
+    )

@@ -50,7 +50,8 @@ def find(
         return Finding()
     others = _could_answer(spot, spots, steps)
     if not others:
-        return Finding()
+        alone = spot is not None and spot.role == "judge" and len(spot.judges) == 1
+        return Finding(rule="the judge has no backup of its own" if alone else "")
     at = spot or spots[0]
     rule, excused = _rule(kind, at, steps, seen)
     left = [other for other in others if not _is_excused(other, at, kind, excused)]
@@ -109,7 +110,16 @@ def _could_answer(spot: Spot | None, spots: Sequence[Spot], steps: Sequence[Step
         return []
     asked = {(step.target, step.role) for step in steps}
     others = (each for each in spots if each.able and each.target != spot.target)
-    return [e for e in others if (e.target, e.role) not in asked and e.role != "judge"]
+    return [e for e in others if (e.target, e.role) not in asked and _stands_in(e, spot)]
+
+
+def _stands_in(other: Spot, spot: Spot) -> bool:
+    """Whether one could be asked for what the spot was asked for: only another judge judges, and
+    who is of the same panel is asked anyway, or has a member before it that answers."""
+    if other.role == "judge":
+        return spot.role == "judge" and other.target in spot.judges
+    fusions = [combo for combo in spot.combos if combo.strategy == "fusion"]
+    return not any(fusion in other.combos for fusion in fusions)
 
 
 Excused = Literal["", "all", "inside", "smaller", "provider"]
@@ -137,10 +147,6 @@ def _rule(kind: Kind, spot: Spot, steps: Sequence[Step], seen: Seen) -> tuple[st
     is_pinged = last is not None and last.stream and kind.how == "pings"
     if is_pinged and spot.timeouts.first_token is None:
         return "signs of life are no silence while firstToken is off", "all"
-    if spot.role == "judge":
-        return "the judge has no backup of its own", "inside"
-    if spot.role == "panel" and any(each.fusion_tuning.require_quorum for each in spot.combos):
-        return "requireQuorum is on", "inside"
     return "", ""
 
 
