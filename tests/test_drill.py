@@ -44,7 +44,7 @@ def shipped(tmp_path_factory: pytest.TempPathFactory) -> Stage:
     return Stage.of(House(paths, {}, HttpWire(), ledger=False).router.world)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def run(shipped: Stage) -> Callable[..., list[Case]]:
     """Drills the first of some combos."""
 
@@ -174,6 +174,13 @@ def test_a_panel_inside_a_list(run: Callable[..., list[Case]]) -> None:
     inner = combo("inner", *MODELS, strategy="fusion")
     cases = run(combo("outer", "openai/gpt-4o", "inner"), inner, faults=[FAULTS["529"]])
     assert all(case.reached for case in cases)
+    assert wrong(cases) == []
+
+
+def test_a_panel_of_one_is_a_plain_call(run: Callable[..., list[Case]]) -> None:
+    fused = combo("f", "inner", strategy="fusion", judge="openai/gpt-4o")
+    cases = run(fused, combo("inner", *MODELS), faults=[FAULTS["529"]])
+    assert [case.spot and case.spot.role for case in cases] == [""] * 6 + [None] * 2
     assert wrong(cases) == []
 
 
@@ -354,7 +361,7 @@ def combos() -> Iterator[st.SearchStrategy[Any]]:
 @settings(max_examples=50, deadline=None)
 @given(*combos())
 def test_no_combo_fails_with_usual_limits(
-    shipped: Stage,
+    run: Callable[..., list[Case]],
     models: list[str],
     strategy: str,
     guard: str,
@@ -372,11 +379,4 @@ def test_no_combo_fails_with_usual_limits(
         onRefusal=refusal,
         retries=retries,
     )
-    assert (
-        wrong(
-            list(
-                drill(shipped.combo(DEEPER).combo(INNER).combo(drilled), "drilled", [FAULTS[fault]])
-            )
-        )
-        == []
-    )
+    assert wrong(run(drilled, INNER, DEEPER, faults=[FAULTS[fault]])) == []

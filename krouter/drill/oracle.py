@@ -12,7 +12,7 @@ from math import inf
 from typing import Literal
 
 from krouter.drill.cast import Step
-from krouter.drill.spots import Spot
+from krouter.drill.spots import Spot, is_panel
 from krouter.rehearsal import Came, Seen
 from krouter.script import Kind
 
@@ -118,7 +118,7 @@ def _stands_in(other: Spot, spot: Spot) -> bool:
     who is of the same panel is asked anyway, or has a member before it that answers."""
     if other.role == "judge":
         return spot.role == "judge" and other.target in spot.judges
-    fusions = [combo for combo in spot.combos if combo.strategy == "fusion"]
+    fusions = list(filter(is_panel, spot.combos))
     return not any(fusion in other.combos for fusion in fusions)
 
 

@@ -61,7 +61,7 @@ def _spots(
         return
     combos = (*around, combo)
     timeouts = merged(timeouts, combo.timeouts)
-    if combo.strategy != "fusion":
+    if not is_panel(combo):
         yield from _entries(combo.models, world, dialect, combos, timeouts, role)
         return
     panel = list(_entries(combo.models, world, dialect, combos, timeouts, "panel"))
@@ -75,6 +75,11 @@ def _spots(
         yield replace(spot, fused=spot.fused | targets)
     for spot in judging:
         yield replace(spot, fused=spot.fused | targets, judges=judges)
+
+
+def is_panel(combo: Combo) -> bool:
+    """Whether several are asked at once; a panel of one is a plain call."""
+    return combo.strategy == "fusion" and len(combo.models) > 1
 
 
 def _entries(
