@@ -115,4 +115,4 @@ class Rate:
             seen.clear()
         if len(seen) < limit:
             return 0.0
-        return seen[len(seen) - limit] + MINUTE - now
+        return min(seen[len(seen) - limit] + MINUTE - now, MINUTE)

@@ -19,6 +19,7 @@ import httpx
 
 from krouter.route import Attempt
 from krouter.router import Router
+from krouter.serve.whole import WHOLE
 from tests.bodies_validator import BODIES, ERRORS
 from tests.responses_validator import check_responses_stream
 from tests.validators import Heard, check_chat_stream, check_gemini_stream, check_messages_stream
@@ -168,7 +169,7 @@ class Recorder:
         pieces: list[bytes] = []
         route = ""
 
-        async def noting(message: Any) -> None:
+        def note(message: Any) -> None:
             nonlocal route
             if message["type"] == "http.response.start":
                 headers = {name.lower(): value.decode() for name, value in message["headers"]}
@@ -178,8 +179,20 @@ class Recorder:
             else:
                 pieces.append(message.get("body", b""))
                 reply.finished = not message.get("more_body", False)
+
+        async def noting(message: Any) -> None:
+            note(message)
             await send(message)
 
+        def noting_whole(status: int, headers: Any, body: bytes) -> bool:
+            if not whole(status, headers, body):
+                return False
+            note({"type": "http.response.start", "status": status, "headers": headers})
+            note({"type": "http.response.body", "body": body})
+            return True
+
+        if whole := scope.pop(WHOLE, None):
+            scope[WHOLE] = noting_whole
         try:
             await self._app(scope, receive, noting)
         finally:

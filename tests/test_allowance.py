@@ -3,7 +3,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from krouter.allowance import (
@@ -92,6 +92,7 @@ def test_what_fits(name: str, patterns: list[str], does: bool) -> None:
 
 
 @given(st.integers(1, 8), st.lists(st.floats(0, 40), max_size=60))
+@example(1, [1.5230555828419536, 0.0])
 def test_no_minute_holds_more_requests_than_the_rate(limit: int, pauses: list[float]) -> None:
     rate, now, let_in = Rate(), 1000.0, []
     for pause in pauses:
