@@ -160,6 +160,8 @@ class Recorder:
     def __init__(self, app: Any, router: Callable[[], Router]) -> None:
         self._app = app
         self._router = router
+        self.under_way = 0
+        """Replies that are not in the journal yet."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -193,12 +195,14 @@ class Recorder:
 
         if whole := scope.pop(WHOLE, None):
             scope[WHOLE] = noting_whole
+        self.under_way += 1
         try:
             await self._app(scope, receive, noting)
         finally:
             reply.body = b"".join(pieces)
             reply.lanes = self._lanes(route)
             JOURNAL.add(reply)
+            self.under_way -= 1
 
     def _lanes(self, route: str) -> frozenset[str]:
         """Whose bytes went to the caller."""

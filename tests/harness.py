@@ -140,7 +140,7 @@ class Krouter:
         if self._patience is not None:
             self.served.patience = self._patience
         config = self.served.server.config
-        config.app = Recorder(config.app, lambda: self.router)
+        config.app = self._recorder = Recorder(config.app, lambda: self.router)
         self._server = self.served.server = PromptServer(config)
         self.router.world = replace(self.router.world, **self._edges)
         self.url = self.served.url
@@ -185,10 +185,12 @@ class Krouter:
         self.router.world = replace(self.router.world, board=Board(self.clock), pool=pool)
 
     def idle(self, seconds: float = 30) -> None:
-        """Returns once no call is under way and every route is closed, late calls included."""
+        """Returns once no call is under way, every route is closed, late calls included, and every
+        reply is in the journal."""
         ends = time.monotonic() + seconds
         open_routes = lambda: any(not r.ended or r.lingers for r in self.router.routes)  # noqa: E731
-        while self.router.world.board.in_flight or open_routes():
+        in_flight = lambda: self.router.world.board.in_flight or self._recorder.under_way  # noqa: E731
+        while in_flight() or open_routes():
             assert time.monotonic() < ends, "calls are still under way"
             time.sleep(0.002)
 
