@@ -18,10 +18,11 @@ from krouter.dialects.base import Usage
 from krouter.ledger import Ledger
 from krouter.load import House
 from krouter.metrics import Metrics
+from krouter.naming import resolve
 from krouter.paths import resolve_paths
 from krouter.plan import Plan
 from krouter.route import Attempt, End, Route
-from krouter.router import new_route_id, resolve
+from krouter.router import new_route_id
 from krouter.standing import plan_for
 from krouter.wire import HttpWire
 from krouter.world import Ask, World

@@ -24,9 +24,9 @@ import msgspec
 from krouter.body import Body
 from krouter.dialects.needs import needs
 from krouter.load import House
+from krouter.naming import resolve
 from krouter.paths import resolve_paths
 from krouter.reporter import Figure, Report
-from krouter.router import resolve
 from krouter.standing import plan_for
 from krouter.wire import HttpWire
 from krouter.world import Ask, World

@@ -22,9 +22,10 @@ from krouter.dialects.needs import needs
 from krouter.dialects.stored import stored_field
 from krouter.estimate import by_characters, countable
 from krouter.lineup import Candidate, Obstacle, Site, candidates, leaves
+from krouter.naming import Destination, UnknownModel, resolve
 from krouter.progress import Progress
 from krouter.route import Route, plain
-from krouter.router import Destination, Router, UnknownModel, resolve
+from krouter.router import Router
 from krouter.secrets import SecretError
 from krouter.sendable import secret_for, sendable
 from krouter.standing import plan_for

@@ -20,8 +20,8 @@ from krouter.arguments import SettingError
 from krouter.asking import Asked
 from krouter.flow import Flow
 from krouter.load import WATCH_SECONDS, House
+from krouter.naming import UnknownModel, resolve
 from krouter.providers import Provider
-from krouter.router import UnknownModel, resolve
 from krouter.secrets import Secrets
 from krouter.settings import Dialect
 from krouter.world import World

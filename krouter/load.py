@@ -23,6 +23,7 @@ from krouter.errors import Failure
 from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import KeyRing
 from krouter.ledger import Ledger
+from krouter.naming import entries
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
@@ -31,7 +32,7 @@ from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
 from krouter.route import Log, Route
-from krouter.router import Router, entries
+from krouter.router import Router
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
 from krouter.wire import Wire

@@ -30,6 +30,8 @@ LAYERS = (
     ("pool", "route"),
     ("world", "records", "arguments", "shapes", "metrics", "refusals"),
     ("answer", "attempt", "standing", "poller", "embeddable", "late", "judging"),
+    ("naming",),
+    ("unanswerable",),
     ("ledger", "ledger_file", "ledger_journal", "ledger_reader", "ledger_schema"),
     ("lineup",),
     ("coverage",),

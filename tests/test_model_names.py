@@ -10,7 +10,7 @@ import pytest
 from krouter_adapters.litellm_lane.load import load_litellm
 from krouter_adapters.model_names import known_names, provider_of
 
-from krouter.router import UnknownModel, resolve
+from krouter.naming import UnknownModel, resolve
 from tests.harness import Krouter
 
 

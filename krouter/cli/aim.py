@@ -251,7 +251,7 @@ def aliased_tiers(settings: Settings) -> Mapping[str, str]:
     every version, else where the newest name leads that they take."""
     if not settings.aliases:
         return {}
-    from krouter.router import aliased  # only here: it brings the whole engine
+    from krouter.naming import aliased  # only here: it brings much along
 
     found = {}
     for tier in CLAUDE_TIERS:

@@ -274,7 +274,7 @@ def outlook_of(model: str, is_available: bool | None, paths: Paths | None) -> Fi
         return warning("outlook", message, hint)
     from krouter.cli.outlook import outlook
     from krouter.cli.view import open_view
-    from krouter.router import UnknownModel, resolve
+    from krouter.naming import UnknownModel, resolve
 
     world = open_view(paths, required=False).world
     try:

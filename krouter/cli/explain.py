@@ -23,8 +23,8 @@ from krouter.cli.wording import by_name, strategy_name
 from krouter.combos import Medium
 from krouter.dialects import DIALECTS
 from krouter.dialects.needs import needs
+from krouter.naming import Destination, UnknownModel, resolve
 from krouter.route import Route
-from krouter.router import Destination, UnknownModel, resolve
 from krouter.standing import plan_for
 from krouter.world import Ask
 

@@ -18,9 +18,9 @@ from krouter.cli.running import ask_health
 from krouter.cli.view import open_view
 from krouter.costs import dollars
 from krouter.keys import Key, Limits, add_key, change_key, list_keys, remove_key
+from krouter.naming import UnknownModel, resolve
 from krouter.paths import Paths
 from krouter.problems import ConfigError, did_you_mean
-from krouter.router import UnknownModel, resolve
 from krouter.settings import check_name
 from krouter.spending import read_spent
 

@@ -17,9 +17,9 @@ from krouter.cli.outlook import outlook
 from krouter.cli.output import print_json, print_table, say
 from krouter.cli.view import View, open_view, source_of, spoken_by
 from krouter.combos import Combo, Entry, reference
+from krouter.naming import SHIPPED_ALIASES, UnknownModel, entries, resolve
 from krouter.problems import did_you_mean
 from krouter.providers import Provider
-from krouter.router import SHIPPED_ALIASES, UnknownModel, entries, resolve
 
 
 @dataclass(frozen=True, slots=True)

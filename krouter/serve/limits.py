@@ -11,8 +11,8 @@ from krouter.body import Body
 from krouter.catalog import Prices
 from krouter.costs import PER_DOLLAR, dollars
 from krouter.keys import Key
+from krouter.naming import LONGEST_NAME, Destination, UnknownModel, resolve
 from krouter.route import Attempt, Route, Skipped
-from krouter.router import LONGEST_NAME, Destination, UnknownModel, resolve
 from krouter.serve.charges import charge, prompt_tokens
 from krouter.serve.intake import Refusal
 from krouter.serve.refused import waiting

@@ -22,7 +22,8 @@ from krouter.catalog import MEDIA, Facts, Known, with_entry
 from krouter.combos import LEVELS, Combo, reference
 from krouter.dialects.gemini import STREAMED, WHOLE
 from krouter.keys import Key
-from krouter.router import Destination, Router, UnknownModel, entries, resolve
+from krouter.naming import Destination, UnknownModel, entries, resolve
+from krouter.router import Router
 from krouter.serve.limits import check_model, is_allowed, named_models
 from krouter.world import World
 
