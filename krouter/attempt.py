@@ -18,7 +18,7 @@ from krouter.body import Body
 from krouter.combos import StreamGuard
 from krouter.dialects.base import Kind, Tracker
 from krouter.dialects.gemini_params import gemini_params
-from krouter.errors import Evidence, Failure, Fault, Verdict, classify
+from krouter.errors import ROW_OF, Evidence, Failure, Fault, Verdict, classify
 from krouter.errortext import ErrorText, read_error
 from krouter.features import Feature, refuses_images_itself
 from krouter.headers import stream_to_caller, to_caller
@@ -35,7 +35,6 @@ MOST_REPLY = 64 << 20
 MOST_ERROR = 1 << 20
 ERROR_SECONDS = 5.0
 """How long to wait for the body of an error whose status has come."""
-CALLER_GONE_ROW = 1
 
 _log = logging.getLogger("krouter")
 
@@ -388,7 +387,7 @@ class Trial(Struct, eq=False):
         self.board.first_byte(self.ticket)
 
     def _caller_gone(self) -> None:
-        self.note.row = CALLER_GONE_ROW
+        self.note.row = ROW_OF[Failure.CALLER_GONE]
         self._end(Failure.CALLER_GONE)
 
     def _end(self, outcome: str) -> None:

@@ -27,6 +27,8 @@ HOUR = 3600.0
 DAY = 24 * HOUR
 PROBE_SECONDS = 10.0
 """How long one request may probe before others follow without its answer."""
+_PASSING = frozenset((Failure.OVERLOADED, Failure.SERVER_ERROR, Failure.TIMED_OUT))
+"""Overload and silence, which may be over before the lock is."""
 
 Pair = tuple[str, str]
 """Provider and account."""
@@ -60,7 +62,6 @@ class LockState:
     """One lock, kept after it ends until a success clears it. Serials are the board's."""
 
     failure: Failure
-    row: int
     status: int
     message: str
     level: int = 0
@@ -82,8 +83,8 @@ class LockState:
 
     @property
     def soft(self) -> bool:
-        """Whether the walk may ignore it when nothing else is left: overload and silence pass."""
-        return self.advisory or self.row in (9, 10, 11)
+        """Whether the walk may ignore it when nothing else is left."""
+        return self.advisory or self.failure in _PASSING
 
     def may_probe(self, now: float) -> bool:
         return 0 < self.until <= now and not self.open and self.probe is None
@@ -97,8 +98,7 @@ class LockState:
         return None if request and self.probe.request == request else Block.PROBING
 
     def close(self, verdict: Verdict, until: float) -> None:
-        self.failure, self.row = verdict.failure, verdict.row
-        self.status, self.message = verdict.status, verdict.message
+        self.failure, self.status, self.message = verdict.failure, verdict.status, verdict.message
         self.backs_off = verdict.lock is not None and verdict.lock.seconds is None
         self.until, self.open, self.probe = until, False, None
 
@@ -265,7 +265,7 @@ class Board:
         key = _key(asked.scope, ticket.provider, ticket.account, ticket.model)
         lock = self._locks.get(key)
         if lock is None:
-            lock = self._locks[key] = LockState(verdict.failure, verdict.row, 0, "")
+            lock = self._locks[key] = LockState(verdict.failure, 0, "")
         lock.misses += 1
         lock.failed = self._next()
         now = self.now()

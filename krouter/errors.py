@@ -409,6 +409,9 @@ RULES: tuple[Rule, ...] = (
     Rule(_BAD_REQUEST, statuses=range(400, 500)),
 )
 
+ROW_OF: Mapping[Failure, int] = {rule.row.failure: rule.row.number for rule in RULES}
+"""The number under which the table has a failure."""
+
 _FAULTS: Mapping[Fault, tuple[int, str]] = {
     Fault.REFUSED: (502, "The provider refused the connection."),
     Fault.RESET: (502, "The provider closed the connection before it had answered."),

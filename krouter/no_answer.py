@@ -9,6 +9,7 @@ from krouter.answer import NO_RETRY, Answer, error_answer
 from krouter.attempt import Failed
 from krouter.board import Blocked
 from krouter.callers import how_to_sign_in
+from krouter.errors import Failure
 from krouter.lineup import Candidate
 from krouter.progress import Progress
 from krouter.route import Skip, Skipped
@@ -17,6 +18,7 @@ from krouter.wire import Headers
 LONGEST_RETRY_AFTER = 60
 """Claude Code gives up at once on a longer one, and other clients sleep through it."""
 
+_LIMITS = (Failure.QUOTA_SPENT, Failure.RATE_LIMITED)
 _BODY_HEADERS = frozenset(("content-type", "content-length"))
 
 
@@ -63,7 +65,7 @@ def _all_locked(progress: Progress, locked: Sequence[tuple[Candidate, Blocked]])
     candidate, blocked = min(locked, key=lambda pair: pair[1].until)
     lock = blocked.lock
     left = max(0.0, blocked.until - progress.world.board.now())
-    status = 429 if lock.row in (6, 8) else lock.status
+    status = 429 if lock.failure in _LIMITS else lock.status
     message = (
         f"Every account that could answer is locked; first back is {candidate.leaf.name},"
         f" account {candidate.account.name}, in {left:.0f} s ({lock.failure})."

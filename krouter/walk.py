@@ -309,7 +309,7 @@ class Walk:
         until = quota.full_at(account.provider, account.name, candidate.model)
         if until is None:
             return None
-        lock = LockState(Failure.QUOTA_SPENT, 6, 429, "its limit is used up", until=until)
+        lock = LockState(Failure.QUOTA_SPENT, 429, "its limit is used up", until=until)
         lock.advisory = True
         return Blocked(Block.LOCKED, lock, until)
 

@@ -19,6 +19,7 @@ import uvicorn
 import uvloop
 
 from krouter.board import Board
+from krouter.errors import ROW_OF
 from krouter.http_dial import AddressInfo
 from krouter.paths import resolve_paths
 from krouter.pool import Pool
@@ -207,8 +208,8 @@ class Krouter:
 
     def locks(self) -> dict[str, tuple[int, float]]:
         """`provider/account/model` → row and seconds left, for every lock in force."""
-        found = self.router.world.board.locks()
-        return {"/".join(key): (lock.row, lock.until - self.clock.now) for key, lock in found}
+        found, now = self.router.world.board.locks(), self.clock.now
+        return {"/".join(key): (ROW_OF[lock.failure], lock.until - now) for key, lock in found}
 
     def chat(self, model: str, stream: bool = False, **fields: Any) -> httpx.Response:
         body = {"model": model, "messages": [{"role": "user", "content": "hello"}], **fields}

@@ -145,7 +145,7 @@ def test_a_stated_reset_is_not_cut_short_by_a_back_off(board: Board) -> None:
     assert fails(board, BUSY) == 500
     blocked = board.blocked(*CALL)
     assert blocked is not None
-    assert blocked.lock.row == 8
+    assert blocked.lock.failure is Failure.RATE_LIMITED
     assert not blocked.soft
 
 
@@ -154,7 +154,7 @@ def test_of_two_locks_on_an_account_the_later_end_holds_with_its_reason(board: B
     assert fails(board, stated(120, 7, Scope.ACCOUNT)) == 3600
     blocked = board.blocked(*CALL)
     assert blocked is not None
-    assert blocked.lock.row == 6
+    assert blocked.lock.failure is Failure.QUOTA_SPENT
 
 
 def test_a_lock_that_can_be_ignored_does_not_hide_one_that_cannot(board: Board) -> None:
@@ -167,7 +167,7 @@ def test_a_lock_that_can_be_ignored_does_not_hide_one_that_cannot(board: Board) 
     fails(board, BUSY)
     blocked = board.blocked(*CALL)
     assert blocked is not None
-    assert (blocked.soft, blocked.lock.row) == (False, 6)
+    assert (blocked.soft, blocked.lock.failure) == (False, Failure.QUOTA_SPENT)
     assert blocked.until == board.now() + 300
 
 
