@@ -66,7 +66,7 @@ _K = TypeVar("_K", bound=str | bytes)
 _V = TypeVar("_V")
 
 
-class Known(dict[_K, _V]):
+class NameCache(dict[_K, _V]):
     """What `find` says of each name of a header, kept for the names that clients use, which are few
     and short."""
 
@@ -80,8 +80,8 @@ class Known(dict[_K, _V]):
         return found
 
 
-_passes = Known[str, bool](lambda name: name not in _NOT_SENT and not name.startswith(_OURS))
-_returns = Known[str, bool](
+_passes = NameCache[str, bool](lambda name: name not in _NOT_SENT and not name.startswith(_OURS))
+_returns = NameCache[str, bool](
     lambda name: name not in _NOT_RETURNED and not name.startswith(_SAID_BY_KROUTER)
 )
 

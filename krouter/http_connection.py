@@ -12,7 +12,7 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from krouter.errors import Fault, WireError
 from krouter.http_reply import HttpReply
-from krouter.http_request import Place
+from krouter.http_request import Origin
 
 MOST_HEAD = 64 << 10
 """Bytes of a reply's head, and of whatever else comes without being any of its body."""
@@ -39,8 +39,8 @@ class Connection(asyncio.Protocol):
 
     idle_since = 0.0
 
-    def __init__(self, place: Place, keeper: Keeper, loop: asyncio.AbstractEventLoop) -> None:
-        self.place = place
+    def __init__(self, origin: Origin, keeper: Keeper, loop: asyncio.AbstractEventLoop) -> None:
+        self.origin = origin
         self.loop = loop
         self.heard = False
         """Whether anything of a reply to the latest request has come."""

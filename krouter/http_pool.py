@@ -9,13 +9,13 @@ from functools import cached_property
 from krouter.errors import Fault, WireError
 from krouter.http_connection import Connection
 from krouter.http_dial import Names, Resolver, open_socket
-from krouter.http_request import Place
+from krouter.http_request import Origin
 
 KEPT = 15.0
 """Seconds for which an idle connection stays open."""
 
 MOST_IDLE = 256
-"""Idle connections to one place."""
+"""Idle connections to one origin."""
 
 _FAREWELL = 1.0
 _UNTIMED = 3600.0  # a TLS handshake is timed with the rest of connecting
@@ -28,7 +28,7 @@ class Pool:
         self.loop = asyncio.get_running_loop()
         self._names = Names(resolver, self.loop)
         self._open: set[Connection] = set()
-        self._idle: dict[Place, list[Connection]] = {}
+        self._idle: dict[Origin, list[Connection]] = {}
         self._sweeping: asyncio.TimerHandle | None = None
         self._dialing: set[asyncio.Timeout] = set()
         self._closed: asyncio.Future[None] | None = None
@@ -43,9 +43,9 @@ class Pool:
         """How many have a request under way."""
         return len(self._open) - sum(map(len, self._idle.values()))
 
-    def take(self, place: Place) -> Connection | None:
-        """An idle connection to `place`."""
-        idle = self._idle.get(place)
+    def take(self, origin: Origin) -> Connection | None:
+        """An idle connection to `origin`."""
+        idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
             if connection.is_quiet():
@@ -53,38 +53,38 @@ class Pool:
             connection.abort()
         return None
 
-    async def connect(self, place: Place, seconds: float) -> Connection:
+    async def connect(self, origin: Origin, seconds: float) -> Connection:
         """A new one, within `seconds` for name, connection and TLS. Raises WireError."""
         timer = asyncio.timeout(seconds)
         try:
             async with timer:
                 self._dialing.add(timer)
-                connection = await self._dialed(place)
+                connection = await self._dialed(origin)
         except TimeoutError:
             fault = Fault.TIMEOUT if self._closed is None else Fault.RESET
             raise WireError(fault, "no connection in time") from None
         except ssl.SSLError as error:
             raise WireError(Fault.TLS, error.reason or type(error).__name__) from None
         except (OSError, ValueError) as error:
-            self._names.forget(place.host, place.port)
+            self._names.forget(origin.host, origin.port)
             raise WireError(Fault.REFUSED, _told(error)) from None
         finally:
             self._dialing.discard(timer)
         return connection
 
-    async def _dialed(self, place: Place) -> Connection:
+    async def _dialed(self, origin: Origin) -> Connection:
         try:
-            addresses = await self._names.addresses(place.host, place.port)
+            addresses = await self._names.addresses(origin.host, origin.port)
         except (OSError, UnicodeError) as error:
             raise WireError(Fault.DNS, _told(error)) from None
         opened = await open_socket(addresses, self.loop)
-        connection = Connection(place, self, self.loop)
-        if place.tls:
+        connection = Connection(origin, self, self.loop)
+        if origin.tls:
             await self.loop.create_connection(
                 lambda: connection,
                 sock=opened,
                 ssl=self._tls,
-                server_hostname=place.host.partition("%")[0].rstrip("."),
+                server_hostname=origin.host.partition("%")[0].rstrip("."),
                 ssl_handshake_timeout=_UNTIMED,
             )
         else:
@@ -119,7 +119,7 @@ class Pool:
             connection.abort()
 
     def free(self, connection: Connection) -> None:
-        idle = self._idle.setdefault(connection.place, [])
+        idle = self._idle.setdefault(connection.origin, [])
         if len(idle) >= MOST_IDLE:
             idle.pop(0).abort()
         connection.idle_since = self.loop.time()
@@ -129,7 +129,7 @@ class Pool:
 
     def lost(self, connection: Connection) -> None:
         self._open.discard(connection)
-        idle = self._idle.get(connection.place)
+        idle = self._idle.get(connection.origin)
         if idle is not None and connection in idle:
             idle.remove(connection)
         if self._closed is not None and not self._open and not self._closed.done():
@@ -138,11 +138,11 @@ class Pool:
     def _sweep(self) -> None:
         """Closes what has been idle for too long; the oldest stand in front."""
         over = self.loop.time() - KEPT
-        for place, idle in list(self._idle.items()):
+        for origin, idle in list(self._idle.items()):
             while idle and idle[0].idle_since <= over:
                 idle.pop(0).abort()
             if not idle:
-                del self._idle[place]
+                del self._idle[origin]
         oldest = min((idle[0].idle_since for idle in self._idle.values()), default=None)
         self._sweeping = None
         if oldest is not None:

@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from krouter.errors import Fault, WireError
 
 
-class Place(NamedTuple):
+class Origin(NamedTuple):
     """What a connection leads to."""
 
     tls: bool
@@ -23,7 +23,7 @@ class Place(NamedTuple):
 class _Start(NamedTuple):
     """What all requests to one URL have in common, its query aside."""
 
-    place: Place
+    origin: Origin
     path: str
     host: str
     authorization: str
@@ -38,13 +38,13 @@ _OWN = frozenset(("content-length", "transfer-encoding", "host"))
 
 def request_head(
     method: str, url: str, headers: Iterable[tuple[str, str]], length: int | None
-) -> tuple[Place, bytes]:
-    """The place to connect to, and what is sent there before a body of `length` bytes.
+) -> tuple[Origin, bytes]:
+    """The origin to connect to, and what is sent there before a body of `length` bytes.
 
     The query is sent as it stands. Raises WireError for what cannot be sent.
     """
     base, mark, query = url.partition("#")[0].partition("?")
-    place, path, host, authorization = _start(base)
+    origin, path, host, authorization = _start(base)
     if _NOT_IN_A_TARGET.search(query):
         raise _no_url()
     lines = []
@@ -61,7 +61,7 @@ def request_head(
     if length is not None:
         lines.append(f"Content-Length: {length}")
     lines = [f"{method} {path}{mark}{query} HTTP/1.1", f"Host: {host}", *lines, "\r\n"]
-    return place, _encoded("\r\n".join(lines), len(lines))
+    return origin, _encoded("\r\n".join(lines), len(lines))
 
 
 def _encoded(head: str, lines: int) -> bytes:
@@ -93,8 +93,8 @@ def _start(base: str) -> _Start:
         raise _no_url()
     named = f"[{host.partition('%')[0]}]" if ":" in host else host
     shown = named if port == default else f"{named}:{port}"
-    place = Place(parts.scheme == "https", host, port)
-    return _Start(place, parts.path or "/", shown, _authorization(parts))
+    origin = Origin(parts.scheme == "https", host, port)
+    return _Start(origin, parts.path or "/", shown, _authorization(parts))
 
 
 def _ascii(host: str) -> str:

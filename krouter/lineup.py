@@ -16,7 +16,7 @@ from krouter.combos import LEVELS, Combo, Entry, reference
 from krouter.dialects.embeddings import EMBEDDINGS
 from krouter.plan import Plan
 from krouter.providers import Provider
-from krouter.ranking import DRAW_LOTS, Place, Standing, order, strategy_of
+from krouter.ranking import DRAW_LOTS, AccountsSnapshot, Place, account_strategy_of, order
 from krouter.route import Skip
 from krouter.settings import ComboTimeouts, Timeouts
 from krouter.standing import plan_for
@@ -83,7 +83,7 @@ class Candidate(Struct, frozen=True):
     """Without its provider."""
     place: Place | None = None
     """Its place among the accounts of its provider, where there was a choice."""
-    standing: Standing | None = None
+    snapshot: AccountsSnapshot | None = None
     """What that choice followed from."""
 
 
@@ -176,11 +176,11 @@ def candidates(leaf: Leaf, world: World, ask: Ask) -> list[Candidate] | Obstacle
     provider, model, lane, accounts = found
     if len(accounts) == 1:
         return [Candidate(leaf, provider, lane, accounts[0], model)]
-    standing = _standing(accounts, leaf, provider, world, ask)
+    given = _snapshot(accounts, leaf, provider, world, ask)
     by_name = {account.name: account for account in accounts}
     return [
-        Candidate(leaf, provider, lane, by_name[place.account], model, place, standing)
-        for place in order(standing)
+        Candidate(leaf, provider, lane, by_name[place.account], model, place, given)
+        for place in order(given)
     ]
 
 
@@ -218,13 +218,13 @@ def _found(entry: Entry, world: World, dialect: str) -> _Reach | Obstacle:
     return _Reach(provider, model, lane, accounts)
 
 
-def _standing(
+def _snapshot(
     accounts: Sequence[Account], leaf: Leaf, provider: Provider, world: World, ask: Ask
-) -> Standing:
+) -> AccountsSnapshot:
     own = world.registry.settings_of(provider.name)
-    strategy, sticky_limit = strategy_of(own, world.settings.routing)
+    strategy, sticky_limit = account_strategy_of(own, world.settings.routing)
     rotates = strategy == "round-robin"
-    return world.pool.standing(
+    return world.pool.snapshot(
         accounts,
         world.registry.split(leaf.name)[1],
         strategy,

@@ -226,7 +226,7 @@ class Level:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
+class MetricsSnapshot:
     """All metrics at one moment. It can be written out in any thread."""
 
     series: Sequence[Series]
@@ -368,10 +368,10 @@ class Metrics:
             if not attempt.seen:
                 self._wasted.add(entry, attempt)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> MetricsSnapshot:
         """Everything as it is now; to be asked for on the event loop."""
         self._count()
-        return Snapshot([each.copy() for each in (*self._series(), *self._levels())])
+        return MetricsSnapshot([each.copy() for each in (*self._series(), *self._levels())])
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
         """The exposition and its content type, for whoever may wait for both steps at once."""

@@ -126,8 +126,8 @@ class Plan(Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class _Place:
-    """An entry on its way through the steps."""
+class _Draft:
+    """A step on its way through the order."""
 
     entry: Entry
     listed: int
@@ -176,7 +176,7 @@ def _sticky_limit(combo: Combo, routing: RoutingSettings) -> int:
     return combo.sticky_limit or routing.combo_sticky_limit
 
 
-def _listed(given: Snapshot, strategy: Strategy) -> list[_Place]:
+def _listed(given: Snapshot, strategy: Strategy) -> list[_Draft]:
     """The entries as the strategy has them, each with what is known of it."""
     passed = given.turn // _sticky_limit(given.combo, given.routing)
     known = zip(range(1, len(given.seen) + 1), given.combo.models, given.seen, strict=True)
@@ -184,12 +184,12 @@ def _listed(given: Snapshot, strategy: Strategy) -> list[_Place]:
     reason = AS_LISTED if found[0][0] == 1 else "in its turn"
     needs = given.needs
     return [
-        _Place(entry, listed, seen, seen.reads_all(needs), [reason])
+        _Draft(entry, listed, seen, seen.reads_all(needs), [reason])
         for listed, entry, seen in found
     ]
 
 
-def _split(places: list[_Place], needs: Needs) -> list[list[_Place]]:
+def _split(places: list[_Draft], needs: Needs) -> list[list[_Draft]]:
     """One group, or two: the entries that read all that is needed, or else those that may, and the
     others. Those that cannot be sent to have no say in which."""
     if not needs:
@@ -212,7 +212,7 @@ def _split(places: list[_Place], needs: Needs) -> list[list[_Place]]:
 _READS = {Known.YES: "reads", Known.UNKNOWN: "may read", Known.NO: "does not read"}
 
 
-def _by_quota(group: list[_Place]) -> list[_Place]:
+def _by_quota(group: list[_Draft]) -> list[_Draft]:
     """Most left first, entries without a figure as they stood, the spent last."""
     if all(place.seen.left is None for place in group):
         return group
@@ -230,14 +230,14 @@ def _by_quota(group: list[_Place]) -> list[_Place]:
     return ordered
 
 
-def _quota_rank(place: _Place) -> tuple[int, float]:
+def _quota_rank(place: _Draft) -> tuple[int, float]:
     seen = place.seen
     if seen.left is None:
         return 1, 0.0
     return (2, 0.0) if seen.spent else (0, -seen.left)
 
 
-def _switch(name: str, why: str, before: list[_Place], after: list[_Place]) -> list[str]:
+def _switch(name: str, why: str, before: list[_Draft], after: list[_Draft]) -> list[str]:
     first = after[0].entry
     return [] if first is before[0].entry else [f"{name}: {why} → {first.model}"]
 

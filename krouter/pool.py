@@ -9,7 +9,7 @@ from krouter.accounts import Account
 from krouter.board import Turns
 from krouter.health import NEUTRAL, HealthBook
 from krouter.quota import QuotaBook
-from krouter.ranking import Standing
+from krouter.ranking import AccountsSnapshot
 from krouter.reporter import QuotaReporter
 from krouter.sessions import Sessions
 from krouter.settings import AccountStrategy
@@ -32,7 +32,7 @@ class Pool:
         quota = QuotaBook(now, reporters)
         return cls(now, HealthBook(now), quota, Sessions(now), Turns(), Vectors())
 
-    def standing(
+    def snapshot(
         self,
         accounts: Sequence[Account],
         model: str,
@@ -41,7 +41,7 @@ class Pool:
         turn: int = 0,
         session: str = "",
         seed: int = 0,
-    ) -> Standing:
+    ) -> AccountsSnapshot:
         """What the order of one provider's accounts follows from. `turn` is from `turns`, taken
         once a request."""
         provider, health, left = accounts[0].provider, {}, {}
@@ -50,7 +50,7 @@ class Pool:
                 health[name] = known
             if (share := self.quota.left(provider, name, model)) is not None:
                 left[name] = share
-        return Standing(
+        return AccountsSnapshot(
             strategy,
             {account.name: account.priority for account in accounts},
             health,

@@ -18,7 +18,7 @@ DRAW_LOTS: frozenset[AccountStrategy] = frozenset(("p2c", "random"))
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class AccountsSnapshot:
     """All that the order of one provider's accounts follows from, as it was at `now`.
 
     By name: their priority, 1 being the first, their health, and the share of the quota that is
@@ -45,7 +45,9 @@ class Place(NamedTuple):
     reason: str
 
 
-def strategy_of(own: ProviderSettings, routing: RoutingSettings) -> tuple[AccountStrategy, int]:
+def account_strategy_of(
+    own: ProviderSettings, routing: RoutingSettings
+) -> tuple[AccountStrategy, int]:
     """The account strategy and sticky limit of a provider: its own, else the global ones."""
     return (
         own.account_strategy or routing.account_strategy,
@@ -53,7 +55,7 @@ def strategy_of(own: ProviderSettings, routing: RoutingSettings) -> tuple[Accoun
     )
 
 
-def order(given: Standing, chance: Chance | None = None) -> list[Place]:
+def order(given: AccountsSnapshot, chance: Chance | None = None) -> list[Place]:
     """The accounts, best first; those of one priority as they were given.
 
     `chance` is asked by the strategies that draw lots; left out, it follows from the seed. Who
@@ -78,7 +80,7 @@ def order(given: Standing, chance: Chance | None = None) -> list[Place]:
     return _kept_in_front(places, given)
 
 
-def _scored(name: str, given: Standing) -> Place:
+def _scored(name: str, given: AccountsSnapshot) -> Place:
     health = given.health.get(name, NEUTRAL).drifted(given.now)
     left = given.left.get(name)
     quota = "" if left is None else f", {left:.0%} left"
@@ -118,7 +120,7 @@ def _shuffled(places: list[Place], chance: Chance) -> list[Place]:
     return shuffled
 
 
-def _kept_in_front(places: list[Place], given: Standing) -> list[Place]:
+def _kept_in_front(places: list[Place], given: AccountsSnapshot) -> list[Place]:
     place = next((each for each in places if each.account == given.kept), None)
     if place is None or not is_healthy(place.account, given):
         return places
@@ -126,7 +128,7 @@ def _kept_in_front(places: list[Place], given: Standing) -> list[Place]:
     return [front, *(each for each in places if each is not place)]
 
 
-def is_healthy(name: str, given: Standing) -> bool:
+def is_healthy(name: str, given: AccountsSnapshot) -> bool:
     """Whether a conversation may stay on an account: it answers, and its quota is not spent."""
     health = given.health.get(name, NEUTRAL).drifted(given.now)
     return health.success >= HEALTHY and given.left.get(name, 1.0) > SPENT

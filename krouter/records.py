@@ -126,7 +126,7 @@ def rebuild(route: Route) -> list[Plan]:
 
 def rebuild_rankings(route: Route) -> Mapping[str, list[Place]]:
     """The order of each entry's accounts, made anew."""
-    return {entry: order(standing) for entry, standing in route.rankings.items()}
+    return {entry: order(given) for entry, given in route.rankings.items()}
 
 
 def _digest(combo: Combo) -> str:

@@ -18,7 +18,7 @@ from krouter.costs import dollars
 from krouter.dialects.base import Usage
 from krouter.errors import Failure
 from krouter.plan import Plan, Snapshot, strategy_of
-from krouter.ranking import Place, Standing
+from krouter.ranking import AccountsSnapshot, Place
 from krouter.vocabulary import known_names
 
 Log = Callable[[str, str], None]
@@ -202,7 +202,7 @@ class Route(Struct):
     order."""
     snapshots: list[Snapshot] = field(default_factory=list)
     """What the plan was made from, and then each nested one in turn."""
-    rankings: dict[str, Standing] = field(default_factory=dict)
+    rankings: dict[str, AccountsSnapshot] = field(default_factory=dict)
     """What each order of accounts was made from."""
     voices: list[Voice] = field(default_factory=list)
     """Whom a fusion asked, in the order in which they were asked."""
@@ -299,13 +299,13 @@ class Route(Struct):
         self.snapshots.append(plan.snapshot)
 
     def note_ranking(
-        self, entry: str, standing: Standing, ranked: list[Place], places: Places = ()
+        self, entry: str, given: AccountsSnapshot, ranked: list[Place], places: Places = ()
     ) -> None:
         """The order of an entry's accounts, and what it was decided from."""
         key = located(places, entry)
         if key not in self.accounts:
             self.accounts[key] = [Ranked(*each) for each in ranked]
-            self.rankings[key] = standing
+            self.rankings[key] = given
 
     def inside(self, places: Places) -> str | None:
         """The key in `nested` of the order at `places`."""
@@ -455,9 +455,9 @@ class Strand(Route, kw_only=True):
         self.whole_route.note_plan(plan, places)
 
     def note_ranking(
-        self, entry: str, standing: Standing, ranked: list[Place], places: Places = ()
+        self, entry: str, given: AccountsSnapshot, ranked: list[Place], places: Places = ()
     ) -> None:
-        self.whole_route.note_ranking(entry, standing, ranked, places)
+        self.whole_route.note_ranking(entry, given, ranked, places)
 
 
 _FAILURES = frozenset(Failure)

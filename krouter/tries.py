@@ -306,7 +306,7 @@ class Tries(Struct, eq=False):
             rename=self.progress.rename,
             pool=world.pool,
             dropped=send.dropped,
-            session=self.progress.ask.session() if candidate.standing else "",
+            session=self.progress.ask.session() if candidate.snapshot else "",
             secrets=frozenset(self.progress.secrets),
             guard=leaf.combo.stream_guard,
             callers_own=account.auth == "caller",

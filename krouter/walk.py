@@ -284,9 +284,9 @@ class Walk:
         if isinstance(found, Obstacle):
             self.progress.skip(leaf, "", *found)
             return []
-        if standing := found[0].standing:
+        if given := found[0].snapshot:
             ranked = [each.place for each in found if each.place]
-            self.progress.route.note_ranking(leaf.name, standing, ranked, leaf.places)
+            self.progress.route.note_ranking(leaf.name, given, ranked, leaf.places)
         return found
 
     def _is_free(self, candidate: Candidate) -> bool:

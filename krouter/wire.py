@@ -107,9 +107,9 @@ class HttpWire:
     async def send(self, request: Outgoing, connect: float) -> Incoming:
         method, body = request.method, request.body
         length = len(body) if method == "POST" else None
-        place, head = request_head(method, request.url, request.headers, length)
+        origin, head = request_head(method, request.url, request.headers, length)
         pool = self._here()
-        connection = pool.take(place)
+        connection = pool.take(origin)
         if connection is not None:
             try:
                 return plain(await connection.ask(head, body))
@@ -117,7 +117,7 @@ class HttpWire:
                 # The provider has closed it meanwhile. What it did with a POST nobody knows.
                 if method == "POST" or connection.heard or error.fault is not Fault.RESET:
                     raise
-        connection = await pool.connect(place, connect)
+        connection = await pool.connect(origin, connect)
         return plain(await connection.ask(head, body))
 
     def _here(self) -> Pool:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from krouter.keys import add_key
-from krouter.ranking import Standing, order
+from krouter.ranking import AccountsSnapshot, order
 from krouter.reporter import Report, Window
 from krouter.router import SEEDS
 from krouter.settings import AccountStrategy
@@ -112,7 +112,7 @@ def test_lots_follow_from_one_chance_a_request(
     )
     krouter.chat("daily")
     seed, priorities = int(chance * SEEDS), {"a": 1, "b": 2, "c": 3}
-    assert used(upstream) == order(Standing(strategy, priorities, seed=seed))[0].account
+    assert used(upstream) == order(AccountsSnapshot(strategy, priorities, seed=seed))[0].account
 
 
 # Conversations

@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from krouter.errors import Fault, WireError
-from krouter.http_request import Place, request_head
+from krouter.http_request import Origin, request_head
 
-PLAIN = Place(False, "h", 80)
+PLAIN = Origin(False, "h", 80)
 
 
 def head_of(
     url: str, headers: list[tuple[str, str]] | None = None, length: int | None = None
-) -> tuple[Place, list[str]]:
+) -> tuple[Origin, list[str]]:
     place, head = request_head("GET", url, headers or [], length)
     return place, head.decode().split("\r\n")
 
@@ -29,14 +29,14 @@ def head_of(
         ("http://h/a?b#c", PLAIN, "/a?b", "h"),
         ("http://h/a#c?b", PLAIN, "/a", "h"),
         ("HTTP://H:80/", PLAIN, "/", "h"),
-        ("https://h:443/v1", Place(True, "h", 443), "/v1", "h"),
-        ("https://h:80/v1", Place(True, "h", 80), "/v1", "h:80"),
-        ("http://[::1]:8080/v1", Place(False, "::1", 8080), "/v1", "[::1]:8080"),
-        ("http://[fe80::1%25lo]/v1", Place(False, "fe80::1%lo", 80), "/v1", "[fe80::1]"),
-        ("https://bücher.example/", Place(True, "xn--bcher-kva.example", 443), "/", None),
+        ("https://h:443/v1", Origin(True, "h", 443), "/v1", "h"),
+        ("https://h:80/v1", Origin(True, "h", 80), "/v1", "h:80"),
+        ("http://[::1]:8080/v1", Origin(False, "::1", 8080), "/v1", "[::1]:8080"),
+        ("http://[fe80::1%25lo]/v1", Origin(False, "fe80::1%lo", 80), "/v1", "[fe80::1]"),
+        ("https://bücher.example/", Origin(True, "xn--bcher-kva.example", 443), "/", None),
     ],
 )
-def test_where_a_url_leads(url: str, place: Place, target: str, host: str | None) -> None:
+def test_where_a_url_leads(url: str, place: Origin, target: str, host: str | None) -> None:
     found, lines = head_of(url)
     shown = place.host if host is None else host
     assert (found, lines) == (place, [f"GET {target} HTTP/1.1", f"Host: {shown}", "", ""])

@@ -13,7 +13,7 @@ from krouter.accounts import Account
 from krouter.errors import Failure
 from krouter.health import Health
 from krouter.pool import Pool
-from krouter.ranking import Standing, order, strategy_of
+from krouter.ranking import AccountsSnapshot, account_strategy_of, order
 from krouter.reporter import Figure, Report
 from krouter.settings import AccountStrategy, ProviderSettings, RoutingSettings
 from tests.harness import Clock
@@ -30,9 +30,9 @@ def accounts(names: str = "abc", **priorities: int) -> list[Account]:
 
 def standing(
     strategy: AccountStrategy = "zenith", given: list[Account] | None = None, **known: Any
-) -> Standing:
+) -> AccountsSnapshot:
     found = accounts() if given is None else given
-    return Standing(strategy, {a.name: a.priority for a in found}, **{"now": NOW, **known})
+    return AccountsSnapshot(strategy, {a.name: a.priority for a in found}, **{"now": NOW, **known})
 
 
 def names(
@@ -131,11 +131,11 @@ def test_a_conversation_stays_only_while_its_account_is_healthy(
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> Standing:
+def situations(draw: st.DrawFn) -> AccountsSnapshot:
     each = st.sampled_from("abcdef")
     found = draw(st.lists(each, unique=True))
     health = st.builds(Health, st.floats(0, 1), st.floats(0, 60), st.floats(0, NOW))
-    return Standing(
+    return AccountsSnapshot(
         draw(st.sampled_from(STRATEGIES)),
         {name: draw(st.integers(1, 5)) for name in found},
         draw(st.dictionaries(each, health)),
@@ -149,7 +149,9 @@ def situations(draw: st.DrawFn) -> Standing:
 
 
 @given(situations())
-def test_every_account_has_one_place_and_the_same_input_gives_the_same(given: Standing) -> None:
+def test_every_account_has_one_place_and_the_same_input_gives_the_same(
+    given: AccountsSnapshot,
+) -> None:
     places = order(given)
     assert sorted(place.account for place in places) == sorted(given.priorities)
     assert places == order(given)
@@ -173,7 +175,7 @@ def test_a_providers_own_strategy_goes_before_the_global_one(
     own: Mapping[str, Any], expected: tuple[str, int]
 ) -> None:
     routing = RoutingSettings(account_strategy="p2c", account_sticky_limit=5)
-    assert strategy_of(ProviderSettings(**own), routing) == expected
+    assert account_strategy_of(ProviderSettings(**own), routing) == expected
 
 
 def test_the_pool_puts_together_what_is_known() -> None:
@@ -182,7 +184,7 @@ def test_the_pool_puts_together_what_is_known() -> None:
 
     def first(session: str = "", model: str = "m") -> str:
         turn = pool.turns.take("glm")
-        return order(pool.standing(accounts(), model, "zenith", 3, turn, session))[0].account
+        return order(pool.snapshot(accounts(), model, "zenith", 3, turn, session))[0].account
 
     assert first() == "a"
     pool.health.fail("glm", "a", Failure.SERVER_ERROR)

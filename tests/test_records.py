@@ -16,8 +16,7 @@ from krouter.combos import Combo, Entry, Medium
 from krouter.errors import Failure
 from krouter.health import Health
 from krouter.plan import Snapshot, Standing, make_plan
-from krouter.ranking import Standing as AccountStanding
-from krouter.ranking import order
+from krouter.ranking import AccountsSnapshot, order
 from krouter.records import RecordError, decode, encode, rebuild, rebuild_rankings
 from krouter.route import REASONS, Attempt, End, Route, Skip, Skipped, Voice
 from krouter.settings import AccountStrategy, RoutingSettings
@@ -79,9 +78,9 @@ class Random(random.Random):
             tuple(self.entry() for _ in range(self.randrange(3))),
         )
 
-    def accounts(self) -> AccountStanding:
+    def accounts(self) -> AccountsSnapshot:
         names = [f"account-{n}" for n in range(self.randint(2, 5))]
-        return AccountStanding(
+        return AccountsSnapshot(
             self.some(*ACCOUNT_STRATEGIES),
             {name: self.randint(1, 3) for name in names},
             {n: Health(self.random(), 9 * self.random(), self.random()) for n in names[1:]},

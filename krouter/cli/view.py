@@ -85,8 +85,8 @@ def prospect(leaf: Leaf, world: World, ask: Ask, role: PanelRole | None = None) 
         return Prospect(leaf, provider, name, skip=found.reason, detail=found.detail, role=role)
     accounts = tuple((each.account, account_fault(each.account, world)) for each in found)
     ranking = {place.account: (place.score, place.reason) for c in found if (place := c.place)}
-    standing = found[0].standing
-    strategy = standing.strategy if standing else None
+    given = found[0].snapshot
+    strategy = given.strategy if given else None
     return Prospect(
         leaf, found[0].provider, found[0].lane.name, accounts, ranking, strategy, role=role
     )

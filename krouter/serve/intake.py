@@ -17,7 +17,7 @@ from krouter.dialects.base import CallError, Dialect
 from krouter.dialects.chat import CHAT
 from krouter.dialects.cursor import as_chat
 from krouter.dialects.long import Seen, parsed
-from krouter.headers import Known
+from krouter.headers import NameCache
 from krouter.wire import Headers
 
 Message = MutableMapping[str, Any]
@@ -132,7 +132,7 @@ def media_type(headers: Mapping[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-_names = Known[bytes, str](lambda raw: raw.decode("latin-1"))
+_names = NameCache[bytes, str](lambda raw: raw.decode("latin-1"))
 
 
 def request_headers(scope: Scope) -> Headers:

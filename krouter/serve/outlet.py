@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Awaitable, Callable
 
 from krouter.answer import Answer
-from krouter.headers import Known
+from krouter.headers import NameCache
 from krouter.serve.intake import Send
 from krouter.serve.whole import Whole
 from krouter.wire import Headers
@@ -113,7 +113,7 @@ class Outlet:
             self._beat.cancel()
 
 
-_names = Known[str, bytes](lambda name: name.encode("latin-1", "replace"))
+_names = NameCache[str, bytes](lambda name: name.encode("latin-1", "replace"))
 
 
 def raw(headers: Headers) -> list[tuple[bytes, bytes]]:

@@ -12,7 +12,7 @@ from functools import partial
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from krouter.headers import Known
+from krouter.headers import NameCache
 
 WHOLE = "krouter.whole"
 """The key of the scope."""
@@ -26,7 +26,7 @@ _FRAMING = (b"connection", b"transfer-encoding")
 _is_name = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+").fullmatch
 _UNPRINTABLE = bytes({*range(32), 127} - {ord("\t")})
 
-_begin = Known[bytes, bytes | None](
+_begin = NameCache[bytes, bytes | None](
     lambda name: name + b": " if _is_name(name) and name not in _FRAMING else None
 )
 

@@ -11,8 +11,7 @@ from krouter.dialects.base import Usage
 from krouter.errors import Failure
 from krouter.health import Health
 from krouter.plan import Snapshot, Standing, make_plan
-from krouter.ranking import Standing as Accounts
-from krouter.ranking import order
+from krouter.ranking import AccountsSnapshot, order
 from krouter.route import (
     Attempt,
     End,
@@ -130,7 +129,7 @@ def mixed() -> Route:
     inner = Combo(name="backup", models=(Entry(model=GLM), Entry(model="ds/deepseek-v4-flash")))
     snapshot = Snapshot(inner, RoutingSettings(), (TEXT_ONLY, Standing(left=0.4)))
     route.note_plan(make_plan(snapshot), (1,))
-    accounts = Accounts(
+    accounts = AccountsSnapshot(
         "zenith", {"main": 1, "spare": 2, "old": 3}, {"main": Health(0.5, 2.0, route.began)},
         {"spare": 0.12}, route.began,
     )  # fmt: skip
