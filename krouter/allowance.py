@@ -18,7 +18,6 @@ MOST_PER_MINUTE = 60_000
 MOST_PATTERNS = 100
 LONGEST_PATTERN = 300
 MINUTE = 60.0
-HOUR = 3600
 _BUDGET = re.compile(r"\$?(\d{1,7}(?:\.\d{1,6})?)/([a-z]+)", re.ASCII)
 
 

@@ -26,7 +26,11 @@ def _nothing() -> None:
 class Answer(Struct, eq=False):
     """A status, headers, and either a whole `body` or a `relay` to take the rest from.
 
-    `close` must be awaited once the caller has everything, or has gone.
+    `on_close` is what is done at its end: who makes the answer puts in how its attempt ended, a
+    fusion and then the router wrap what they have to note around that. Whoever hands the answer out
+    calls `book` before the caller has the last piece, so that nobody has a reply that a crash has
+    kept from the books, and awaits `close` in any case: once the caller has everything, or has
+    gone.
     """
 
     status: int
@@ -39,11 +43,14 @@ class Answer(Struct, eq=False):
     route: Route | None = None
 
     def book(self) -> None:
-        """What is to be known of it is known: it is booked, once."""
+        """What is to be known of it is known: it is booked. Once; called again it does nothing."""
         booked, self.on_close = self.on_close, _nothing
         booked()
 
     async def close(self) -> None:
+        """Books what is not booked yet, and lets go of the provider. Of a stream that is complete
+        more may come: first the tokens, which are waited for where the caller has left before them,
+        then the end of the reply, which keeps the connection."""
         relay = self.relay
         if relay is None:
             self.book()

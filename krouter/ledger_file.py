@@ -14,6 +14,7 @@ from pathlib import Path
 
 from krouter.ledger_journal import Kept, NewerLine, left_over
 from krouter.ledger_schema import (
+    DELETE_REQUEST,
     MIGRATIONS,
     Foreign,
     NewerVersion,
@@ -286,17 +287,10 @@ def _oldest(db: sqlite3.Connection, size: int) -> list[tuple[int]]:
 def _delete(db: sqlite3.Connection, numbers: list[tuple[int]]) -> int:
     if numbers:
         db.execute("BEGIN IMMEDIATE")
-        for sql in _DELETE:
+        for sql in DELETE_REQUEST:
             db.executemany(sql, numbers)
         db.execute("COMMIT")
     return len(numbers)
-
-
-_DELETE = (
-    "DELETE FROM attempts WHERE request = ?",
-    "DELETE FROM records WHERE request = ?",
-    "DELETE FROM requests WHERE number = ?",
-)
 
 
 def _give_back(db: sqlite3.Connection) -> int:

@@ -153,6 +153,7 @@ DELETE_STEPS = (
     "DELETE FROM attempts WHERE request = ?",
     "DELETE FROM records WHERE request = ?",
 )
+DELETE_REQUEST = (*DELETE_STEPS, "DELETE FROM requests WHERE number = ?")
 
 
 class _Told(Struct):

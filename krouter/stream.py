@@ -41,8 +41,7 @@ class Watchdog:
     """Limits single waits of one task, with a timer that is not re-armed for every chunk.
 
     `begin` before a wait and `end` after it; a wait that goes `on` counts from the begin of the one
-    before. One that takes too long is cancelled: whoever waited
-    asks `bit` whether that is why.
+    before. One that takes too long is cancelled: whoever waited asks `bit` whether that is why.
     """
 
     __slots__ = ("_begun", "_fired", "_loop", "_seconds", "_since", "_task", "_timer")

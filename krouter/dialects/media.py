@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 from msgspec import UNSET, Raw, json
 
@@ -15,9 +15,6 @@ from krouter.combos import Medium
 from krouter.dialects.base import UNREADABLE
 from krouter.dialects.outline import Block, Item, Marked, Turn, blocks_in, is_text, text_of
 from krouter.features import DEEPEST
-
-MEDIA: frozenset[Medium] = frozenset(get_args(Medium))
-
 
 _BLOCKS: Mapping[str, Medium] = {
     "image": "image",

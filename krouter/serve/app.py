@@ -129,14 +129,13 @@ class App:
             await self.rest(scope, receive, send)
             return
         path: str = scope["path"]
-        if (endpoint := self._hot.get(path)) is not None and scope["method"] == "POST":
-            await endpoint(scope, receive, send)
-            return
-        if path.startswith(("/v1/v1/", "/v1/v1beta/")):
-            path = scope["path"] = path[3:]
-        if path.startswith("/v1/models") and (names_method(path) or is_google(scope)):
-            path = scope["path"] = f"/v1beta{path[3:]}"
-        endpoint = self._endpoint(path)
+        endpoint = self._hot.get(path)
+        if endpoint is None:  # perhaps at a path that clients get wrong
+            if path.startswith(("/v1/v1/", "/v1/v1beta/")):
+                path = scope["path"] = path[3:]
+            if path.startswith("/v1/models") and (names_method(path) or is_google(scope)):
+                path = scope["path"] = f"/v1beta{path[3:]}"
+            endpoint = self._endpoint(path)
         if endpoint is not None and scope["method"] == "POST":
             await endpoint(scope, receive, send)
             return

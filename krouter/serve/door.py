@@ -106,7 +106,7 @@ class _Flow(FlowControl):
 class Door(HttpToolsProtocol):
     """Counts what comes, and hangs up on who sends a head without end, or anything too slowly.
 
-    Over uvicorn's own class it costs a request a comparison for each piece that comes; time is
+    Over uvicorn's own class it costs a request some comparisons for each piece that comes; time is
     looked at from outside, by `look`.
     """
 

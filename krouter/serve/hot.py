@@ -224,7 +224,7 @@ class Endpoint:
         try:
             if answer.relay is None:
                 hangup.stop()
-                answer.book()  # before the caller has it all, so that no crash in between loses it
+                answer.book()
                 await outlet.whole(answer)
                 return
             await outlet.begin(answer)

@@ -165,7 +165,8 @@ def with_key_of(query: str, headers: Headers) -> Headers:
 
 
 async def read_body(receive: Receive, headers: Headers, limit: int) -> bytes:
-    """The whole body. Raises Refusal above `limit` bytes, CallerGone."""
+    """The whole body. Raises Refusal above `limit` bytes or for one that is sent in an encoding,
+    CallerGone."""
     parts: list[bytes] = []
     size, more = _declared_length(headers), True
     if size <= limit:

@@ -33,7 +33,7 @@ from krouter.wire import HttpWire
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 GRACE_SECONDS = 30
-"""How long streams under way may run on after SIGTERM."""
+"""How long requests under way may run on after SIGTERM."""
 
 
 def is_loopback(host: str) -> bool:
