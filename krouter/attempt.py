@@ -18,7 +18,8 @@ from krouter.body import Body
 from krouter.combos import StreamGuard
 from krouter.dialects.base import Kind, Tracker
 from krouter.dialects.gemini_params import gemini_params
-from krouter.errors import ROW_OF, Evidence, Failure, Fault, Verdict, classify
+from krouter.error_table import ROW_OF
+from krouter.errors import Evidence, Failure, Fault, Verdict
 from krouter.errortext import ErrorText, read_error
 from krouter.features import Feature, refuses_images_itself
 from krouter.headers import stream_to_caller, to_caller
@@ -28,6 +29,7 @@ from krouter.refusals import kept_detail, refused_features, refuses_images
 from krouter.route import Attempt, End, Route
 from krouter.settings import Timeouts
 from krouter.stream import BYTES_A_TOKEN, MOST_HELD, Relay
+from krouter.verdict import classify
 from krouter.wire import Headers, Incoming, Wire, WireError
 
 MOST_REPLY = 64 << 20

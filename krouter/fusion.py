@@ -18,7 +18,7 @@ from krouter.dialects.counted import Counted
 from krouter.dialects.replay import as_stream
 from krouter.dialects.turns import with_turn
 from krouter.dialects.visible import visible_text
-from krouter.errors import Evidence, Failure, classify
+from krouter.errors import Evidence, Failure
 from krouter.errortext import read_error, without_echo
 from krouter.headers import stream_to_caller
 from krouter.judging import judge_message, refuses_two_turns
@@ -29,6 +29,7 @@ from krouter.progress import Progress
 from krouter.room import out_of_question, room_for_answers
 from krouter.route import End, Role
 from krouter.stream import Relay
+from krouter.verdict import classify
 from krouter.voices import Asked, RunWalk, Voices
 from krouter.wire import Canned
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from itertools import chain
 
-from krouter.errors import RULES
+from krouter.error_table import RULES
 from krouter.errortext import STANDS_FOR
 
 OTHER = "a field of another name"

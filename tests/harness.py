@@ -19,7 +19,7 @@ import uvicorn
 import uvloop
 
 from krouter.board import Board
-from krouter.errors import ROW_OF
+from krouter.error_table import ROW_OF
 from krouter.http_dial import AddressInfo
 from krouter.paths import resolve_paths
 from krouter.pool import Pool

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from krouter.errors import RULES, Evidence, Failure, Fault, Lock, Scope, Verdict, classify
+from krouter.error_table import RULES
+from krouter.errors import Evidence, Failure, Fault, Lock, Scope, Verdict
 from krouter.errortext import ErrorText, read_error, stands_for, without_echo
+from krouter.verdict import classify
 
 NOW = 1_800_000_000.0
 REQUEST = b'{"model":"m","messages":[{"role":"user","content":"hello"}]}'

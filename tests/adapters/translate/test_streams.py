@@ -18,9 +18,10 @@ from krouter_adapters.litellm_lane.translate import ChatToMessages, MessagesToCh
 
 from krouter.body import Body
 from krouter.dialects import get
-from krouter.errors import Evidence, Failure, classify
+from krouter.errors import Evidence, Failure
 from krouter.errortext import read_error
 from krouter.sse import encode
+from krouter.verdict import classify
 from tests.adapters.translate.scripts import (
     Script,
     chat_chunks,
