@@ -6,7 +6,7 @@ import asyncio
 import zlib
 
 from krouter.errors import Fault, WireError
-from krouter.http_reply import Body, HttpReply
+from krouter.http_reply import HttpReply, ReplyBody
 
 MOST_AT_ONCE = 1 << 20
 """Bytes that one chunk may grow to, however few it was packed into."""
@@ -29,7 +29,7 @@ def plain(reply: HttpReply) -> HttpReply | Unpacked:
     return Unpacked(reply) if coding in _PACKED else reply
 
 
-class Unpacked(Body):
+class Unpacked(ReplyBody):
     """A packed reply as it is before packing. As everywhere, a gzip stream may lack its end."""
 
     def __init__(self, reply: HttpReply) -> None:

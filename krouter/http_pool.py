@@ -21,7 +21,7 @@ _FAREWELL = 1.0
 _UNTIMED = 3600.0  # a TLS handshake is timed with the rest of connecting
 
 
-class Pool:
+class ConnectionPool:
     """Gives the connection that was used last, since it is the likeliest to be still open."""
 
     def __init__(self, resolver: Resolver) -> None:

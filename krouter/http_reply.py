@@ -22,7 +22,7 @@ class Source(Protocol):
     def abort(self) -> None: ...
 
 
-class Body(ABC):
+class ReplyBody(ABC):
     """What is the same however a body arrives."""
 
     __slots__ = ()
@@ -47,7 +47,7 @@ class Body(ABC):
         return b""
 
 
-class HttpReply(Body):
+class HttpReply(ReplyBody):
     """Incoming over a connection, which feeds it and lets go of it at its end."""
 
     __slots__ = (

@@ -13,7 +13,7 @@ from krouter.errors import WireError as WireError
 from krouter.http_coding import plain
 from krouter.http_connection import AT_ONCE as AT_ONCE
 from krouter.http_dial import Resolver, resolve
-from krouter.http_pool import Pool
+from krouter.http_pool import ConnectionPool
 from krouter.http_request import request_head
 
 Headers = list[tuple[str, str]]
@@ -92,7 +92,7 @@ class HttpWire:
 
     def __init__(self, resolver: Resolver = resolve) -> None:
         self._resolver = resolver
-        self._pool: Pool | None = None
+        self._pool: ConnectionPool | None = None
 
     @property
     def open(self) -> int:
@@ -120,11 +120,11 @@ class HttpWire:
         connection = await pool.connect(origin, connect)
         return plain(await connection.ask(head, body))
 
-    def _here(self) -> Pool:
+    def _here(self) -> ConnectionPool:
         """The connections of the running loop; those of another one are of no use here."""
         pool = self._pool
         if pool is None or pool.loop is not asyncio.get_running_loop():
-            self._pool = pool = Pool(self._resolver)
+            self._pool = pool = ConnectionPool(self._resolver)
         return pool
 
     async def close(self) -> None:

@@ -20,7 +20,7 @@ There = Raw | UnsetType
 """A field of which it counts that it is there, and how its value begins."""
 
 
-class Answer(Struct, gc=False):
+class ToolAnswer(Struct, gc=False):
     """What a tool has answered, in Gemini's dialect."""
 
     parts: There = UNSET
@@ -40,8 +40,8 @@ class Marked(Struct, rename=_CAMEL, gc=False):
     type: Any = None
     output: There = UNSET
     source: There = UNSET
-    camel_function_response: Answer | UnsetType = UNSET
-    function_response: Answer | UnsetType = UNSET
+    camel_function_response: ToolAnswer | UnsetType = UNSET
+    function_response: ToolAnswer | UnsetType = UNSET
     camel_inline_data: There = UNSET
     inline_data: There = UNSET
     camel_file_data: There = UNSET
