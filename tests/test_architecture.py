@@ -28,7 +28,7 @@ LAYERS = (
     ("ranking", "costs", "quorum"),
     ("vocabulary",),
     ("pool", "route"),
-    ("world", "records", "arguments", "shapes", "metrics", "refusals"),
+    ("world", "records", "arguments", "shapes", "metrics", "metric_series", "refusals"),
     ("answer", "attempt", "standing", "poller", "embeddable", "late", "judging"),
     ("naming",),
     ("unanswerable",),

@@ -18,7 +18,8 @@ from krouter.board import Board
 from krouter.costs import PER_DOLLAR
 from krouter.dialects.base import Usage
 from krouter.errors import Failure, Lock, Scope, Verdict
-from krouter.metrics import BUCKETS, LONGEST_LABEL, MOST_NAMES, OTHER, Metrics, clean
+from krouter.metric_series import BUCKETS, LONGEST_LABEL, MOST_NAMES, OTHER, clean
+from krouter.metrics import Metrics
 from krouter.route import REASONS, Attempt, Placed, Route, Skip, Skipped, Voice, total_usage
 
 OPENMETRICS = "application/openmetrics-text"

@@ -15,7 +15,7 @@ from prometheus_client.samples import Sample
 from krouter._version import __version__
 from krouter.catalog import Catalog, Facts, Prices
 from krouter.keys import add_key
-from krouter.metrics import MOST_NAMES
+from krouter.metric_series import MOST_NAMES
 from krouter.providers import Provider
 from tests.harness import Krouter, Start
 from tests.upstream import Upstream
