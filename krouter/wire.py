@@ -14,6 +14,7 @@ from krouter.http_coding import plain
 from krouter.http_connection import AT_ONCE as AT_ONCE
 from krouter.http_dial import Resolver, resolve
 from krouter.http_pool import ConnectionPool
+from krouter.http_reply import ReplyBody as ReplyBody
 from krouter.http_request import request_head
 
 Headers = list[tuple[str, str]]

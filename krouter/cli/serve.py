@@ -77,7 +77,7 @@ def serve(
         traced=log,
         required=config is not None,
     )
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn takes their place while it serves
         signal.signal(number, lambda *_: served.stop())
     if hasattr(signal, "SIGHUP"):
         signal.signal(signal.SIGHUP, on_hangup(served))

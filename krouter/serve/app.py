@@ -77,7 +77,9 @@ class App:
         for path, dialect in COUNTS.items():
             self._hot[path] = Endpoint(dialect, counts, guard, self._limit, free=True)
         self._prefixes = tuple(each.prefix for each in DIALECTS.values() if each.prefix)
-        if origins := router.world.settings.server.cors_origins:
+        origins = router.world.settings.server.cors_origins
+        self._has_cors = bool(origins)
+        if origins:
             self._serve: Any = CORSMiddleware(
                 self._dispatch, list(origins), allow_methods=["*"], allow_headers=["*"]
             )
@@ -109,7 +111,7 @@ class App:
         return self.router.world.settings.server.body_limit << 20
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if self._serve != self._dispatch and scope["type"] == "http":
+        if self._has_cors and scope["type"] == "http":
             scope.pop(WHOLE, None)  # what is sent is given headers on its way
             headers = request_headers(scope)
             try:

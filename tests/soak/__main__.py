@@ -64,13 +64,13 @@ def rounds(home: Path, upstream: Upstream, ends: float) -> None:
         assert server.end() == 0
 
 
-def edit(home: Path, process: object, stop: threading.Event) -> None:
+def edit(home: Path, process: subprocess.Popen[str], stop: threading.Event) -> None:
     """Writes a combo in place, half of it first, and has everything read again."""
     file = home / "combos" / "plain.json"
     whole = json.dumps(combos()["plain"])
     while not stop.wait(0.2):
         file.write_text(whole[: len(whole) // 2])
-        process.send_signal(signal.SIGHUP)  # type: ignore[attr-defined]
+        process.send_signal(signal.SIGHUP)
         file.write_text(whole)
 
 

@@ -22,7 +22,7 @@ from krouter.body import dump
 from krouter.dialects.chat import DONE
 from krouter.errors import Fault
 from krouter.sse import encode
-from krouter.wire import Headers, Incoming, Wire, WireError
+from krouter.wire import Headers, Incoming, ReplyBody, Wire, WireError
 from krouter_adapters.litellm_lane.replicate import MODEL, Prediction, Refused
 from krouter_adapters.litellm_lane.reply import MOST_REPLY, SSE
 
@@ -252,7 +252,7 @@ class _Ready:
     def close(self) -> None: ...
 
 
-class _Told:
+class _Told(ReplyBody):
     """A stream of chat chunks, made of the pieces of text. It ends properly only where the provider
     said that it was done, and had said something."""
 
@@ -284,17 +284,6 @@ class _Told:
 
     async def chunk(self) -> bytes:
         return await anext(self._pieces, b"")
-
-    async def read(self, limit: int) -> bytes:
-        whole = b""
-        while piece := await self.chunk():
-            whole += piece
-            if len(whole) > limit:
-                raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
-        return whole
-
-    def ending(self) -> bytes:
-        return b""
 
     def close(self) -> None:
         self._line.close()

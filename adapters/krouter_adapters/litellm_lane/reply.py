@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from krouter.adapter import Call
 from krouter.errors import Fault
 from krouter.sse import Event, SSEError, encode, whole_events
-from krouter.wire import Headers, Incoming, WireError
+from krouter.wire import Headers, Incoming, ReplyBody, WireError
 from krouter_adapters.litellm_lane.echo import Echo
 from krouter_adapters.litellm_lane.frames import frames_for, is_wrapped
 from krouter_adapters.litellm_lane.telling import (
@@ -87,7 +87,7 @@ def _with_lost(dropped: tuple[str, ...], lost: set[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*dropped, *sorted(lost)))) if lost else dropped
 
 
-class Stream:
+class Stream(ReplyBody):
     """An event stream, by what comes rather than by what its head says it is. A body without any
     event is handed on as it came."""
 
@@ -186,14 +186,6 @@ class Stream:
             return b""
         self._over = True
         return self._teller.end()
-
-    async def read(self, limit: int) -> bytes:
-        whole = b""
-        while piece := await self.chunk():
-            whole += piece
-            if len(whole) > limit:
-                raise WireError(Fault.GARBAGE, f"the reply is longer than {limit} bytes")
-        return whole
 
     def ending(self) -> bytes:
         return self._ended()
