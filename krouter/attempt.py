@@ -21,8 +21,9 @@ from krouter.dialects.gemini_params import gemini_params
 from krouter.error_table import ROW_OF
 from krouter.errors import Evidence, Failure, Fault, Verdict
 from krouter.errortext import ErrorText, read_error
-from krouter.features import Feature, refuses_images_itself
+from krouter.features import Feature
 from krouter.headers import stream_to_caller, to_caller
+from krouter.image_refusals import refuses_images_itself
 from krouter.limit import Limit
 from krouter.pool import Pool
 from krouter.refusals import kept_detail, refused_features, refuses_images

@@ -1,4 +1,4 @@
-"""Optional features that some providers refuse: how a refusal names them, and requests without.
+"""Optional features that some providers refuse, and how a refusal names them.
 
 Never among them: the messages, the system prompt, tools, the choice of a tool, the output's length
 and its format.
@@ -7,17 +7,11 @@ and its format.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-import msgspec
-
-from krouter.body import Body, dump
-from krouter.errortext import READ, ErrorText, stands_in, without_echo
-
-Headers = list[tuple[str, str]]
+from krouter.errortext import READ, ErrorText
 
 BETA_HEADER = "anthropic-beta"
 DEEPEST = 150
@@ -92,7 +86,7 @@ _WHOLE = frozenset("container context_management mcp_servers metadata".split())
 # Of the output's format, only whether it is held to strictly is optional.
 _STRICT = frozenset(("response_format.json_schema.strict", "text.format.strict"))
 # What of a feature is not optional.
-_KEPT = {"output_config": frozenset(("format",))}
+KEPT = {"output_config": frozenset(("format",))}
 
 _QUOTE = "[`'\"]"
 _ONE = rf"{_QUOTE}?(?<![\w.])[#$\w][\w.\[\]/-]{{0,100}}{_QUOTE}?"
@@ -247,7 +241,7 @@ def _nested(named: str, steps: list[str]) -> Feature | None:
         return Feature(f"{first}.{last}")
     if path in _STRICT:
         return Feature(path)
-    if first not in FIELDS or "/" in named or steps[1] in _KEPT.get(first, ()):
+    if first not in FIELDS or "/" in named or steps[1] in KEPT.get(first, ()):
         return None
     return Feature(first if last == "type" else path)
 
@@ -291,188 +285,3 @@ def in_other_spelling(feature: Feature) -> tuple[Feature, ...]:
     translates to."""
     flat = feature.name.replace(".", "_")
     return (Feature(flat),) if flat != feature.name and flat in FIELDS else ()
-
-
-def without_features(
-    body: Body, headers: Headers, features: Collection[Feature]
-) -> tuple[Body, Headers]:
-    """The request without these features, all else as it came; the same objects where it has none
-    of them."""
-    for feature in features:
-        if feature.name == BETA_HEADER:
-            headers = _without_beta(headers, feature.word)
-        elif feature.name.startswith("cache_control"):
-            body = _without_cache_control(body, feature.name.partition(".")[2])
-        elif feature.name.startswith(("tools[*].", "messages[*].")):
-            field, _, key = feature.name.partition("[*].")
-            fields = ("messages", "input") if field == "messages" else (field,)
-            body = _each(body, fields, key, partial(_pop_from, key))
-        elif "." in feature.name:
-            body = _without_inside(body, *feature.name.split("."))
-        else:
-            body = _without_field(body, feature.name)
-    return body, headers
-
-
-def _without_beta(headers: Headers, word: str) -> Headers:
-    kept: Headers = []
-    for name, value in headers:
-        if name.lower() == BETA_HEADER:
-            words = [one.strip() for one in value.split(",")]
-            left = [one for one in words if word and one and one != word]
-            if left == words:
-                kept.append((name, value))
-            elif left:
-                kept.append((name, ",".join(left)))
-        else:
-            kept.append((name, value))
-    return headers if kept == headers else kept
-
-
-def _without_field(body: Body, name: str) -> Body:
-    if name not in body.fields:
-        return body
-    value = body.value(name)
-    inner = value if isinstance(value, dict) else {}
-    kept = {key: each for key, each in inner.items() if key in _KEPT.get(name, ())}
-    if kept == value:
-        return body
-    return Body.parse(body.edited({name: kept}) if kept else body.edited({}, (name,)))
-
-
-def _without_inside(body: Body, name: str, *path: str) -> Body:
-    """Objects that are empty without it go too. Errors put steps between that no request has, such
-    as the `enabled` of `thinking.enabled.display`."""
-    whole = body.value(name)
-    chain, inner = [], whole
-    for key in path:
-        if isinstance(inner, dict) and key in inner:
-            chain.append((inner, key))
-            inner = inner[key]
-    if not chain or chain[-1][1] != path[-1]:
-        return body
-    for holder, key in reversed(chain):
-        del holder[key]
-        if holder:
-            return Body.parse(body.edited({name: whole}))
-    return Body.parse(body.edited({}, (name,)))
-
-
-def _without_cache_control(body: Body, inner: str) -> Body:
-    """`inner` is the one key of the marks to take out; all of them if empty."""
-    if "cache_control" in body.fields:
-        body = (
-            _without_inside(body, "cache_control", inner)
-            if inner
-            else _without_field(body, "cache_control")
-        )
-
-    def remove(item: Any) -> bool:
-        changed = False
-        for holder in _with_blocks(item):
-            mark = holder.get("cache_control")
-            if not inner:
-                changed |= _pop([holder], "cache_control")
-            elif isinstance(mark, dict):
-                changed |= _pop([mark], inner)
-        return changed
-
-    return _each(body, ("system", "tools", "messages", "input"), "cache_control", remove)
-
-
-def _each(body: Body, fields: tuple[str, ...], key: str, remove: Callable[[Any], bool]) -> Body:
-    """The body with `remove` done to every item of these lists that has the key in it."""
-    quoted = b'"' + key.encode() + b'"'
-    changes = {}
-    for name in fields:
-        raw = body.fields.get(name)
-        if raw is None or quoted not in bytes(raw):
-            continue
-        try:
-            items = msgspec.json.decode(raw, type=list[msgspec.Raw])
-        except (msgspec.MsgspecError, RecursionError):
-            continue
-        for at, item_raw in enumerate(items):
-            if quoted in bytes(item_raw):
-                item = Body(b"", {"item": item_raw}).value("item")
-                if remove(item):
-                    items[at] = msgspec.Raw(dump(item))
-                    changes[name] = items
-    return Body.parse(body.edited(changes)) if changes else body
-
-
-def _pop(holders: Collection[Any], key: str) -> bool:
-    """Whether the key stood in one of them; it no longer does."""
-    having = [holder for holder in holders if isinstance(holder, dict) and key in holder]
-    for holder in having:
-        del holder[key]
-    return bool(having)
-
-
-def _pop_from(key: str, item: Any) -> bool:
-    return _pop(_with_nested(item), key)
-
-
-def _with_nested(item: Any) -> list[Any]:
-    """A message or tool, a tool's `function`, and the tools in a namespace."""
-    if not isinstance(item, dict):
-        return []
-    inner = item.get("tools")
-    return [item, item.get("function"), *(inner if isinstance(inner, list) else ())]
-
-
-def _with_blocks(item: Any, depth: int = 0) -> Iterator[dict[str, Any]]:
-    """An item and the content blocks in it; not what stands in a tool's input or schema."""
-    if isinstance(item, dict):
-        yield item
-        yield from (one for one in _with_nested(item)[1:] if isinstance(one, dict))
-        content = item.get("content")
-        if isinstance(content, list) and depth < DEEPEST:
-            for block in content:
-                yield from _with_blocks(block, depth + 1)
-
-
-_IMAGE_REFUSALS = re.compile(
-    "|".join(
-        (
-            r"image_format_unsupported",
-            r"multi-?modal processing is not enabled",
-            r"(?:not|n't) support (?:the |an |any |receiving )?(?:image|vision|multi-?modal)s?"
-            r"(?!/)(?! (?:format|type|size|dimension|resolution|url|file|media|mime|larger|with))",
-            r"(?:not|n't) support (?:messages|content|inputs?) (?:with|of type|type) [`'\"]?image",
-            r"no endpoints found that support image",
-            r"content['\"]? ?:? (?:value )?must be a string",
-            r"content(?:\.str)?: input should be a valid string",
-            r"unknown variant [`'\"]?(?:image|image_url|input_image)[`'\"]?,? expected",
-            r"image_url is only supported by certain models",
-            r"is not a (?:multi-?modal|vision)",
-            r"\bnot multi-?modal\b",
-            r"at most 0 image",
-            r"images?(?: inputs?| contents?| messages?)?(?: modality)? (?:is|are) not"
-            r" (?:supported|enabled|allowed|available)(?: (?:by|for|on|with|in) |[.,;)]|$| -)",
-            r"\bvision (?:input )?is (?:currently )?(?:not supported|disabled)",
-            r"(?:content|part) type[^.]{0,40}[`'\"]?(?:image_url|input_image|image)[`'\"]?"
-            r"[^.]{0,20} (?:is )?(?:not supported|unsupported|not allowed)",
-            r"unsupported content (?:part )?types?[^.]{0,60}image",
-            r"only (?:the )?(?:supports? )?[`'\"]?text[`'\"]?(?: (?:input|content|message)s?"
-            r"(?: types?)?)? (?:is|are) supported",
-            r"only supports? text\b",
-            r"messages\.content\.type 参数非法",
-            r"不支持(?:图片|图像|图文|视觉|多模态)",
-            r"(?:model|endpoint) is text[- ]only",
-        )
-    ),
-    re.I,
-)
-
-
-def names_image_rejection(text: str) -> bool:
-    """Whether an error says that the model takes no images, rather than that one is bad."""
-    return bool(_IMAGE_REFUSALS.search(text[:READ]))
-
-
-def refuses_images_itself(text: str, request: bytes) -> bool:
-    """Whether an error says so in words that do not stand in the request: short ones may be a
-    quote that `without_echo` leaves in."""
-    own = without_echo(text, request)[:READ]
-    return any(not stands_in(said[0], request) for said in _IMAGE_REFUSALS.finditer(own))

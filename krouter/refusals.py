@@ -9,7 +9,8 @@ from krouter.adapter import Call
 from krouter.dialects.needs import has_images
 from krouter.errors import Evidence
 from krouter.errortext import ErrorText, without_echo
-from krouter.features import Feature, named_in, names_image_rejection
+from krouter.features import Feature, named_in
+from krouter.image_refusals import names_image_rejection
 from krouter.vocabulary import known_code
 
 LONG_NAME = 16

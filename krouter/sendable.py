@@ -14,7 +14,8 @@ from krouter.body import Body, dump
 from krouter.callers import CallerUnsigned, callers_token
 from krouter.dialects.strip import without_images
 from krouter.dialects.thinking import thinking_digests, unsigned_digests, without_thinking
-from krouter.features import Feature, in_other_spelling, in_other_words, without_features
+from krouter.featureless import without_features
+from krouter.features import Feature, in_other_spelling, in_other_words
 from krouter.headers import IDEMPOTENCY_KEY
 from krouter.limit import Limit
 from krouter.lineup import Candidate

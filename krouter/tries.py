@@ -15,7 +15,7 @@ from krouter.board import Ticket
 from krouter.bounds import Bounds, TooLarge
 from krouter.callers import CallerUnsigned, secrets_of
 from krouter.errors import Failure, Verdict
-from krouter.features import names_image_rejection
+from krouter.image_refusals import names_image_rejection
 from krouter.lineup import Candidate, Leaf
 from krouter.no_answer import failure
 from krouter.progress import Progress

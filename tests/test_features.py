@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 
 from krouter.body import Body
 from krouter.errortext import ErrorText, read_error
+from krouter.featureless import Headers, without_features
 from krouter.features import (
     FIELDS,
     INSIDE,
     ON_MESSAGES,
     ON_TOOLS,
     Feature,
-    Headers,
     in_other_words,
     named_in,
-    names_image_rejection,
-    without_features,
 )
+from krouter.image_refusals import names_image_rejection
 from tests.dialects.streams import shaped
 
 PYDANTIC = json.dumps(
