@@ -15,8 +15,8 @@ from krouter.cli.view import open_view
 from krouter.dialects import DIALECTS
 from krouter.drill import Case, Spot, spots_of
 from krouter.drill import drill as run_drill
+from krouter.naming import UnknownModel, resolve
 from krouter.rehearsal import Stage
-from krouter.router import UnknownModel, resolve
 from krouter.script import Kind, UnknownFault, fault_named
 
 Places = dict[tuple[str, str], int]

@@ -20,8 +20,8 @@ from krouter.coverage import (
     furnished,
     returned,
 )
+from krouter.naming import SHIPPED_ALIASES
 from krouter.problems import Problem
-from krouter.router import SHIPPED_ALIASES
 from krouter.world import World
 from krouter.worst import Worst, worst
 

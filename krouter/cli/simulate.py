@@ -15,9 +15,9 @@ from krouter.cli.drilled import WIDTH
 from krouter.cli.figures import count, span
 from krouter.cli.output import aligned, print_json, say, say_line, shortened
 from krouter.cli.view import open_view
+from krouter.naming import UnknownModel
 from krouter.problems import ConfigError, Problem
 from krouter.rehearsal import Stage
-from krouter.router import UnknownModel
 from krouter.simulation import read_load
 from krouter.simulation import simulate as run_simulation
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from krouter.drill.cast import Cast, Step
 from krouter.drill.oracle import Finding, find
 from krouter.drill.spots import Spot, spots_of
+from krouter.naming import resolve
 from krouter.rehearsal import Rehearsal, Seen, Stage
-from krouter.router import Router, resolve
+from krouter.router import Router
 from krouter.script import Kind
 from krouter.world import World
 

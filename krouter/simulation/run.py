@@ -12,10 +12,11 @@ from krouter.adapter import Call
 from krouter.body import Body
 from krouter.dialects import get
 from krouter.dialects.base import Dialect
+from krouter.naming import resolve
 from krouter.rehearsal import Rehearsal, Stage, requests
 from krouter.rehearsal.stage import CALLERS
 from krouter.route import Route
-from krouter.router import Router, resolve
+from krouter.router import Router
 from krouter.script import TALLY, Tally
 from krouter.simulation.arrivals import arrivals
 from krouter.simulation.loads import Asked, Load

@@ -9,12 +9,13 @@ from dataclasses import dataclass
 from krouter.accounts import Account
 from krouter.cases import ExpectCase, Fault, Given, Reply
 from krouter.combos import Combo
-from krouter.errors import Evidence, Verdict, classify
+from krouter.errors import Evidence, Verdict
 from krouter.rehearsal import Came, Rehearsal, Seen, Stage
 from krouter.reporter import Figure, Report
 from krouter.route import Route
 from krouter.script import Sent, Turn
 from krouter.trial.names import Cast, Name, fits
+from krouter.verdict import classify
 from krouter.world import World
 
 _LATE = 700.0
