@@ -18,7 +18,16 @@ from krouter.cli.guides import CLAUDE_TIERS, Target
 from krouter.cli.hints import placed
 from krouter.cli.output import inert, say
 from krouter.cli.places import Places
-from krouter.cli.running import KEY, Refused, ask_at, base_of, health_of, no_krouter, url_option
+from krouter.cli.running import (
+    KEY,
+    Refused,
+    ask_at,
+    base_of,
+    health_of,
+    lets_in,
+    no_krouter,
+    url_option,
+)
 from krouter.paths import Paths, resolve_paths
 from krouter.problems import did_you_mean
 from krouter.settings import Settings, load_settings
@@ -144,11 +153,6 @@ def key_for(base: str, key: str | None) -> str | None:
     if not lets_in(base, key):
         raise Refused(401, f"the key is none of the krouter at {base}; see krouter keys list.")
     return key
-
-
-def lets_in(base: str, key: str | None) -> bool:
-    """Whether krouter tells one who comes with `key` more than all the world."""
-    return "home" in health_of(base, key)
 
 
 def named_model(base: str, model: str | None, key: str | None) -> dict[str, Any]:

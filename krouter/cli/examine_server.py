@@ -23,6 +23,8 @@ from krouter.cli.running import (
     fetch,
     health_in,
     health_of,
+    is_key,
+    lets_in,
     silence,
 )
 from krouter.cli.shells import quoted
@@ -75,7 +77,7 @@ def find_server(base: str, key: str | None, found: list[Finding]) -> Server | No
         return None
     found.append(ok("server", f"krouter {health['version']} answers at {base}."))
     needs_key = "home" not in health
-    lets_in = not needs_key
+    is_let_in = not needs_key
     if needs_key and key:
         try:
             reply = fetch(f"{base}/health", None, {"x-krouter-key": key}, LOOK_SECONDS)
@@ -83,17 +85,20 @@ def find_server(base: str, key: str | None, found: list[Finding]) -> Server | No
             found.append(fault("server", f"{base} no longer answers: {error}."))
             return None
         health = _health(reply) or health
-        lets_in = "home" in health
-    return Server(base, health, needs_key, lets_in, key)
+        try:
+            is_let_in = "home" in health or is_key(base, key)
+        except click.ClickException as error:
+            found.append(fault("key", f"the one given could not be tried: {error.message}"))
+            return None
+    return Server(base, health, needs_key, is_let_in, key)
 
 
 def with_own_key(server: Server, keys: Iterable[Own]) -> Server:
     """The same, asked with the first of a client's keys that it takes. Raises ClickException."""
     for own in keys:
-        if own.key and is_sendable(own.key):
+        if own.key and is_sendable(own.key) and lets_in(server.base, own.key):
             health = health_of(server.base, own.key)
-            if "home" in health:
-                return Server(server.base, health, True, True, own.key, own.about)
+            return Server(server.base, health, True, True, own.key, own.about)
     return server
 
 
@@ -104,10 +109,10 @@ def key_trouble(server: Server | None, key: str) -> str | None:
     if server is None or not server.needs_key:
         return None
     try:
-        health = health_of(server.base, key)
+        is_good = lets_in(server.base, key)
     except click.ClickException as error:
         return f"could not be tried: {error.message}"
-    return None if "home" in health else "is no key of this krouter's."
+    return None if is_good else "is no key of this krouter's."
 
 
 _OTHER = "Stop that program, or give krouter another port: [server] port in krouter.toml."
@@ -181,10 +186,10 @@ def _home(served: str, paths: Paths) -> Finding:
 def _keys(server: Server, elsewhere: str) -> Finding:
     if not server.needs_key:
         return ok("key", "none is needed.")
-    if server.holder:
-        return ok("key", f"one is needed, and that of {server.holder} is good.")
     if server.lets_in:
-        return ok("key", "one is needed, and the one given is good.")
+        which = f"that of {server.holder}" if server.holder else "the one given"
+        limits = "" if "home" in server.health else "; it has limits"
+        return ok("key", f"one is needed, and {which} is good{limits}.")
     make = "krouter keys add NAME makes one."
     if server.key is None and elsewhere:
         message = f"one is needed, and none was tried: {elsewhere} does not come here."
@@ -303,7 +308,8 @@ def probe(server: Server, model: str, dialects: Sequence[str]) -> Iterator[Findi
         if reply.status == 200:
             yield ok(dialect, f"{_PROBES[dialect]} for {model} is answered.")
         else:
-            yield fault(dialect, reply.told or f"{_PROBES[dialect]} is answered {reply.status}.")
+            judged = warning if reply.status == 429 else fault  # a limit, of a key that is good
+            yield judged(dialect, reply.told or f"{_PROBES[dialect]} is answered {reply.status}.")
 
 
 _PROBES = {

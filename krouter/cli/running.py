@@ -99,6 +99,23 @@ def health_of(base: str, key: str | None) -> dict[str, Any]:
     return told
 
 
+def lets_in(base: str, key: str | None) -> bool:
+    """Whether the krouter at `base` lets those in who come with `key`. Raises ClickException."""
+    return "home" in health_of(base, key) or (key is not None and is_key(base, key))
+
+
+def is_key(base: str, key: str) -> bool:
+    """Whether the krouter at `base` knows `key`, by its list of models: of a key with limits
+    /health tells no more than of none. Raises ClickException."""
+    try:
+        ask_at(base, "/v1/models", key=key, seconds=LOOK_SECONDS)
+    except Refused as error:
+        if error.status != 401:
+            raise
+        return False
+    return True
+
+
 def health_in(told: Any) -> dict[str, Any] | None:
     """What a krouter says of itself; None for what none would say."""
     if not isinstance(told, dict) or told.get("name") != "krouter":

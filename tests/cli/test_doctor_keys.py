@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from krouter.keys import add_key
+from krouter.keys import Limits, add_key
 from tests.cli.conftest import run
 from tests.cli.test_doctor import COMBO, Told, doctor
 from tests.harness import Krouter, provider_settings
@@ -228,3 +228,26 @@ def test_what_is_not_served_is_told_with_a_command(served: Krouter) -> None:
     assert "krouter models lists" in told
     assert "GET /v1" not in told
     assert "GET /v1" not in run("env", "claude", "--url", served.url, "--model", "dayly").stderr
+
+
+@pytest.mark.parametrize("given", ["KROUTER_KEY", "OPENAI_API_KEY"])
+def test_a_key_with_limits_is_good(locked: tuple[Krouter, str], given: str) -> None:
+    krouter, _ = locked
+    limits = Limits(models=("daily",), rpm=3)
+    key = add_key(krouter.home / "keys.json", "guest", 0.0, limits=limits)
+    krouter.served.house.keys.reload()
+    client = {"OPENAI_BASE_URL": f"{krouter.url}/v1", given: key}
+    told = doctor(krouter, "openai", **client, ONE_A="x")
+    assert told.faults == ([] if given == "OPENAI_API_KEY" else ["OPENAI_API_KEY"])
+    assert "is good; it has limits" in told.of("key")
+    assert "model" in told.well
+    assert "may not ask for 'lonely'" in doctor(krouter, "--model", "lonely", **client).of("model")
+
+
+def test_a_limit_that_is_reached_is_no_fault_of_a_dialect(locked: tuple[Krouter, str]) -> None:
+    krouter, _ = locked
+    key = add_key(krouter.home / "keys.json", "guest", 0.0, limits=Limits(rpm=1))
+    krouter.served.house.keys.reload()
+    told = doctor(krouter, KROUTER_KEY=key, ONE_A="x")
+    assert (told.faults, told.warnings) == ([], ["responses"])
+    assert "may make 1 request a minute" in told.of("responses")

@@ -16,7 +16,7 @@ import pytest
 from krouter.cli.aim import default_model
 from krouter.cli.clients import CLIENTS
 from krouter.cli.shells import SHELLS
-from krouter.keys import add_key
+from krouter.keys import Limits, add_key
 from tests.cli.conftest import Home, by, run
 from tests.harness import Krouter, provider_settings
 
@@ -224,6 +224,15 @@ def test_a_key_that_is_needed_must_be_given(keyed: tuple[Krouter, str]) -> None:
     assert (bad.exit_code, bad.stdout) == (1, "")
     assert "kr-wrong" not in bad.output
     assert run("env", "claude", "--url", krouter.url, "--key", "a b").exit_code == 2
+
+
+def test_a_key_with_limits_is_taken(keyed: tuple[Krouter, str]) -> None:
+    krouter, _ = keyed
+    limits = Limits(models=("able",))
+    key = add_key(krouter.home / "keys.json", "guest", 0.0, limits=limits)
+    krouter.served.house.keys.reload()
+    given = run("env", "codex", "--url", krouter.url, env={"KROUTER_KEY": key})
+    assert (given.exit_code, 'model = "able"' in given.stdout) == (0, True), given.output
 
 
 def test_a_key_of_the_variable_is_named_and_not_shown(keyed: tuple[Krouter, str]) -> None:
