@@ -37,7 +37,8 @@ def parse_budget(text: str) -> Budget:
     found = _BUDGET.fullmatch(text.strip())
     period = next((each for each in PERIODS if found and each == found[2]), None)
     if found is None or period is None:
-        raise ValueError("a budget is US dollars per hour, day, week or month, as 5/day")
+        told = "US dollars per hour, day, week or month, as 5/day or 0.50/hour"
+        raise ValueError(f"a budget is {told}; at most 7 digits before the point, 6 after it")
     dollars = Decimal(found[1])
     if not dollars:
         raise ValueError("a budget is more than 0 dollars")

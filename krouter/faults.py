@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from pathlib import Path
 
 from krouter.accounts import Account
 from krouter.combos import Combo, Entry, reference
@@ -39,6 +40,12 @@ def credential_faults(
         key = account.key
         if key and key not in told and (fault := secrets.present(key)):
             yield Problem(ENVIRONMENT, "", f"account {account.id}: {fault}.")
+
+
+def credential_files(settings: Settings, secrets: Secrets) -> list[Path]:
+    """The files that the settings name for credentials, each once."""
+    files = (secrets.file_of(ref) for _, _, ref in _stated(settings))
+    return list(dict.fromkeys(file for file in files if file is not None))
 
 
 def _stated(settings: Settings) -> Iterator[tuple[str, str, str]]:

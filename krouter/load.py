@@ -20,7 +20,7 @@ from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
 from krouter.errors import Failure
-from krouter.faults import credential_faults, unknown_accounts
+from krouter.faults import credential_faults, credential_files, unknown_accounts
 from krouter.keys import KeyRing
 from krouter.ledger import Ledger
 from krouter.naming import entries
@@ -94,9 +94,11 @@ def quiet(tag: str, line: str) -> None:
     """A log that nobody reads."""
 
 
-def open_to_others(paths: Paths) -> Iterator[Problem]:
+def open_to_others(
+    paths: Paths, settings: Settings | None, env: Mapping[str, str]
+) -> Iterator[Problem]:
     """Warnings of files and folders with which another user of this machine may do what is the
-    owner's to do."""
+    owner's to do, the files of credentials that `settings` name among them."""
     for path in (paths.config, paths.combos, paths.home):
         match exposure(path):
             case "write":
@@ -104,6 +106,12 @@ def open_to_others(paths: Paths) -> Iterator[Problem]:
                 yield Problem(str(path), "", told, "Use: chmod go-w", "warning")
             case "read" if path == paths.config:
                 told = "others on this machine may read it."
+                yield Problem(str(path), "", told, "Use: chmod 600", "warning")
+    if settings:
+        for path in credential_files(settings, Secrets(env, folder=paths.home)):
+            if mode := exposure(path):
+                told = f"others on this machine may {'read' if mode == 'read' else 'change'} it,"
+                told += " and it holds a credential."
                 yield Problem(str(path), "", told, "Use: chmod 600", "warning")
 
 

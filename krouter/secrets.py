@@ -249,6 +249,14 @@ class Secrets:
             raise SecretError(f"the token of {what} expired at {at}: sign in again")
         return token.secret
 
+    def file_of(self, ref: str) -> Path | None:
+        """Where the file of a `file:` reference is; None for all else."""
+        try:
+            found = SecretRef.parse(ref)
+            return self._path(found.target) if found.kind == "file" else None
+        except SecretError:
+            return None
+
     def _path(self, target: str) -> Path:
         home = self._env.get("HOME")
         if home and target.startswith("~/"):

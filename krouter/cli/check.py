@@ -14,6 +14,7 @@ import click
 from krouter.adapter import Adapter, lane_for, load_lanes, load_models, provider_of
 from krouter.catalog import MEDIA, Catalog, Known, build_catalog
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
+from krouter.cli.keys import unknown_models
 from krouter.cli.matrix import Sight
 from krouter.cli.output import print_json, say, say_line
 from krouter.combos import Combo, Entry, Medium, reference, references
@@ -120,11 +121,20 @@ def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[P
         file = str(paths.config)
         yield from _aliases(config, store.combos, file)
         yield from _adapter(config, store.combos, file)
-    yield from open_to_others(paths)
+    yield from open_to_others(paths, config.settings if config else None, os.environ)
     try:
-        list_keys(paths.keys)
+        yield from _keys(paths)
     except ConfigError as error:
         yield from error.problems
+
+
+def _keys(paths: Paths) -> Iterator[Problem]:
+    """Names that keys are limited to, and that nothing has. Raises ConfigError for a file that
+    cannot be understood."""
+    for place, key in enumerate(list_keys(paths.keys)):
+        for unknown in unknown_models(key, paths):
+            where = json_path(("keys", place, "models"))
+            yield Problem(str(paths.keys), where, f"key {key.name!r}: {unknown}", "", "warning")
 
 
 def _credentials(paths: Paths, config: Config, providers: Set[str] | None) -> Iterator[Problem]:

@@ -84,7 +84,8 @@ def _limit_options(command: F) -> F:
 def keys() -> None:
     """Add, change, list and remove the keys of callers.
 
-    Without any key everyone on this machine is let in, and krouter listens on no other address.
+    Without any key everyone on this machine is let in, and krouter listens on no address that
+    others can reach.
     As soon as one exists, every caller needs one.
     """
 
@@ -114,7 +115,7 @@ def add(name: str, models: Any, rpm: Any, budget: Any, home: str | None) -> None
         f"It guards the krouter whose home is {paths.home}."
     )
     say(hint, err=True)
-    for each in (*([warning] if warning else []), *_unknown(limits, paths)):
+    for each in (*([warning] if warning else []), *unknown_models(limits, paths)):
         say(f"Warning: {each}", err=True)
 
 
@@ -134,8 +135,8 @@ def set_(name: str, models: Any, rpm: Any, budget: Any, home: str | None) -> Non
     _find_name(name, paths.keys)
     key = change_key(paths.keys, name, lambda key: _changed(key, models, rpm, budget))
     told = (f"{what} {each}" for what, each in _limits_of(key).items() if each != "-")
-    say(f"{name!r} is limited to: {', '.join(told) or 'nothing'}.", err=True)
-    for each in _unknown(key, paths):
+    say(f"{name!r} is limited to: {'; '.join(told) or 'nothing'}.", err=True)
+    for each in unknown_models(key, paths):
         say(f"Warning: {each}", err=True)
 
 
@@ -154,7 +155,7 @@ def _limits_of(key: Limits) -> dict[str, str]:
     }
 
 
-def _unknown(limits: Limits, paths: Paths) -> list[str]:
+def unknown_models(limits: Limits, paths: Paths) -> list[str]:
     """The names of models that nothing here has; none where the settings cannot be read."""
     names = [name for name in limits.models or () if not is_glob(name)]
     try:
@@ -213,10 +214,10 @@ def _names(path: Path) -> list[str]:
 @home_option
 @json_option
 def list_(home: str | None, as_json: bool) -> None:
-    """List the keys: their names, their limits, and what they have spent of their budget.
+    """List the keys, their limits and what is spent.
 
-    Spent is since the budget's hour, day, week or month began. `krouter usage --by key` tells what
-    keys have used at any time.
+    Spent is of a key's budget, since its hour, day, week or month began. `krouter usage --by key`
+    tells what keys have used at any time.
 
     JSON: a list of name, created, models, rpm, budget (null for no limit), spent (US dollars, null
     without a budget or where it cannot be read), unpriced (attempts that are not in it, since their

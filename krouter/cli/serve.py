@@ -116,5 +116,5 @@ def welcome(served: Served) -> Iterator[str]:
     yield f"  keys       {'every caller needs one' if house.keys.required else 'none needed'}"
     for problem in house.problems:
         yield f"  problem    {problem}"
-    for warning in open_to_others(house.paths):
+    for warning in open_to_others(house.paths, world.settings, os.environ):
         yield f"  warning    {warning}"

@@ -265,6 +265,17 @@ def test_a_broken_keys_file(home: Home, text: str, message: str) -> None:
     assert [p["message"] for p in found if p["file"].endswith("keys.json")] == [message]
 
 
+def test_models_of_keys_that_nothing_has(home: Home) -> None:
+    home.combo("daily", {"models": ["demo/x"]})
+    home.run("keys", "add", "a", "--models", "daily,demo/*,nothing-*")
+    home.run("keys", "add", "b", "--models", "daily,dialy")
+    found = {each: told for each, told in problems(home, code=0).items() if each[0] == "keys.json"}
+    assert list(found) == [("keys.json", "$.keys[1].models")]
+    (told,) = found.values()
+    assert told["level"] == "warning"
+    assert told["message"].startswith("key 'b': Unknown model 'dialy'")
+
+
 def test_one_combo_brings_in_those_it_names_and_no_others(home: Home) -> None:
     home.combo("outer", {"models": ["demo/a", "inner"]})
     home.combo("inner", {"models": ["glmm/x"]})

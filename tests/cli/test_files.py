@@ -106,7 +106,7 @@ def test_a_key_with_limits(home: Home) -> None:
     assert "demo, one/*  60   $5/day  $1.2500 + 2 unpriced" in home.run("keys", "list").stdout
     told = home.run("keys", "set", "a", "--rpm", "off", "--budget", "0.50/month")
     assert told.exit_code == 0
-    assert told.stderr == "'a' is limited to: models demo, one/*, budget $0.5/month.\n"
+    assert told.stderr == "'a' is limited to: models demo, one/*; budget $0.5/month.\n"
     assert home.json("keys", "list")[0]["spent"] == 1.25
     told = home.run("keys", "set", "a", "--models", "off", "--budget", "off")
     assert told.stderr == "'a' is limited to: nothing.\n"
@@ -141,6 +141,7 @@ def test_a_name_that_is_no_model_is_pointed_out(home: Home) -> None:
         ("--rpm", "1.5", "a whole number"),
         ("--rpm", "-1", "a whole number"),
         ("--rpm", "9" * 999, "a whole number"),
+        ("--budget", "0.0000001/day", "at most 7 digits before the point, 6 after it"),
         ("--budget", "5", "US dollars per hour, day, week or month, as 5/day"),
         ("--budget", "0/day", "more than 0"),
     ],

@@ -99,6 +99,25 @@ def test_what_is_no_file_of_ones_own_is_left_as_it_is(tmp_path: Path) -> None:
     assert os.stat("/dev/null").st_mode & 0o666 == 0o666
 
 
+def test_a_file_of_a_credential_that_others_may_read_is_warned_of(open_folder: Path) -> None:
+    settings, secret = open_folder / "krouter.toml", open_folder / "glm.key"
+    text = '[[account]]\nprovider = "glm"\nname = "a"\nkey = "file:glm.key"\n'
+    settings.write_text(text)
+    settings.chmod(0o600)
+    secret.write_text("sk-secret")
+    seen = []
+    for mode in (0o600, 0o644, 0o666):
+        secret.chmod(mode)
+        checked = CliRunner().invoke(cli, ["check", "--home", str(open_folder)])
+        assert checked.exit_code == 0
+        assert "sk-secret" not in checked.output
+        seen.append([line for line in checked.output.splitlines() if str(secret) in line])
+    with Krouter(open_folder, settings=text) as krouter:
+        assert any(str(secret) in line for line in welcome(krouter.served))
+    told = "others on this machine may {} it, and it holds a credential. Use: chmod 600 [warning]"
+    assert seen == [[], *([f"{secret}: {told.format(may)}"] for may in ("read", "change"))]
+
+
 def test_settings_that_others_may_read_or_change_are_warned_of(open_folder: Path) -> None:
     with Krouter(open_folder) as krouter:
         settings, combos = open_folder / "krouter.toml", open_folder / "combos"
