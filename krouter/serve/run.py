@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import ipaddress
 import socket
@@ -149,7 +150,9 @@ def _bind(host: str, port: int) -> socket.socket:
         listening.listen(2048)
     except OSError as error:
         listening.close()
-        hint = "Choose another with --port." if port else ""
+        is_elsewhere = isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL
+        wrong = "--host" if is_elsewhere else "--port" if port else ""
+        hint = f"Choose another with {wrong}." if wrong else ""
         message = f"cannot listen on {host}:{port}: {error.strerror or error}."
         raise ConfigError([Problem("krouter serve", "", message, hint)]) from None
     return listening

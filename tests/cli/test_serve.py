@@ -136,6 +136,13 @@ def test_a_busy_port_is_exit_code_3(home: Home) -> None:
     assert "Choose another with --port." in result.stderr
 
 
+def test_an_address_of_another_machine_is_not_the_fault_of_the_port(home: Home) -> None:
+    home.run("keys", "add", "a")
+    result = home.run("serve", "--port", "20128", "--host", "192.0.2.1")  # kept for documents
+    assert result.exit_code == 3
+    assert "Choose another with --host." in result.stderr
+
+
 def test_another_address_needs_a_key(home: Home) -> None:
     result = home.run("serve", "--port", "0", "--host", "0.0.0.0")
     assert result.exit_code == 3
