@@ -15,7 +15,7 @@ from krouter.wire import Headers
 from krouter.world import World
 
 NEEDED = (
-    "An API key of krouter is needed: send it as Authorization: Bearer KEY or x-api-key: KEY."
+    "An API key of krouter is needed: send it as Authorization: Bearer KEY, x-api-key or x-goog-api-key."
     " krouter keys add NAME makes one."
 )
 
