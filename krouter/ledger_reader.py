@@ -137,20 +137,20 @@ class LedgerReader:
         self.path = path
         if has_left_over(path):
             _take_in(path)
-        with self._open():
+        with self.opened():
             pass
 
     def route(self, id: str) -> Route:
         """The record of the request of this id, or of the only one that begins with it (four
         characters at least). Raises LedgerError for none and for several, which it names."""
-        with self._open() as db:
+        with self.opened() as db:
             number, whole = self._find(db, id)
             row = db.execute("SELECT form, record FROM records WHERE request = ?", (number,))
             form, record = row.fetchone()
             if form > VERSION:
                 raise LedgerError(f"The record {whole} is of a newer krouter. Upgrade krouter.")
             try:
-                return decode(record, lambda digest: _combo_text(db, digest))
+                return decode(record, lambda digest: combo_text(db, digest))
             except RecordError as error:
                 raise LedgerError(f"The record {whole}: {error}") from None
 
@@ -160,26 +160,26 @@ class LedgerReader:
 
     def latest(self, filter: Filter = ALL, limit: int = 20) -> tuple[list[Row], Cursor]:
         """The same, and the cursor to go on from with `after`."""
-        where, values = _where(filter)
-        query = f"SELECT {_ROW} FROM requests r WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
-        with self._open() as db:
+        where, values = condition(filter)
+        query = f"SELECT {ROW} FROM requests r WHERE {where} ORDER BY number DESC LIMIT ?"  # noqa: S608
+        with self.opened() as db:
             found = db.execute(query, (*values, limit)).fetchall()
-            return [_row(each) for each in reversed(found)], _end(db)
+            return [row_of(each) for each in reversed(found)], _end(db)
 
     def after(self, cursor: int, filter: Filter = ALL) -> tuple[list[Row], int]:
         """Those written since, and the cursor to go on from. A ledger that has begun anew since
         is read from its start; whether it has, a cursor that is a plain number can tell only
         where there are fewer requests than it says."""
-        where, values = _where(filter)
+        where, values = condition(filter)
         query = (
-            f"SELECT {_ROW} FROM requests r WHERE {where} AND number > ? AND number <= ?"  # noqa: S608
+            f"SELECT {ROW} FROM requests r WHERE {where} AND number > ? AND number <= ?"  # noqa: S608
             " ORDER BY number"
         )
-        with self._open() as db:
+        with self.opened() as db:
             newest = _end(db)
             start = cursor if newest.follows(cursor) else 0
             found = db.execute(query, (*values, start, newest)).fetchall()
-        return [_row(each) for each in found], newest
+        return [row_of(each) for each in found], newest
 
     def usage(self, by: By, filter: Filter = ALL) -> list[UsageRow]:
         """What the filter's requests used, or where it names a model, their attempts at that: the
@@ -198,7 +198,7 @@ class LedgerReader:
         return rows[0] if rows else UsageRow("total", *[0] * 13)
 
     def _usage(self, key: _Key, filter: Filter) -> list[UsageRow]:
-        where, values = _where(filter)
+        where, values = condition(filter)
         join = "JOIN" if key.of_attempts else "LEFT JOIN"
         of_model = "" if filter.model is None else "AND a.entry GLOB ?"
         values = [*([filter.model] if of_model else []), *values]
@@ -207,7 +207,7 @@ class LedgerReader:
             f" FROM requests r {join} attempts a ON a.request = r.number {of_model}"
             f" WHERE {where} GROUP BY 1"
         )
-        with self._open() as db:
+        with self.opened() as db:
             return [_usage_row(each) for each in db.execute(query, values)]
 
     def _find(self, db: sqlite3.Connection, id: str) -> tuple[int, str]:
@@ -228,7 +228,8 @@ class LedgerReader:
         return number, whole
 
     @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
+    def opened(self) -> Iterator[sqlite3.Connection]:
+        """The file, in one transaction. Raises LedgerError, also for what fails in it."""
         try:
             os.stat(self.path)
             with closing(_connect(self.path)) as db:
@@ -281,7 +282,7 @@ _KEYS: dict[By, _Key] = {
     "key": _Key("r.caller"),
     "day": _Key("date(r.began, 'unixepoch', 'localtime')"),
 }
-_ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
+ROW = ", ".join(f"r.{name}" for name in Row.__dataclass_fields__)
 _UNPRICED = (  # as Attempt.is_unpriced
     "a.cost IS NULL AND (a.input IS NOT NULL OR a.seen"
     " OR a.outcome IN ('timed out', 'caller gone', 'called off'))"
@@ -298,7 +299,7 @@ _SUMS = ", ".join(
 )
 
 
-def _row(values: tuple[Any, ...]) -> Row:
+def row_of(values: tuple[Any, ...]) -> Row:
     row = dict(zip(Row.__dataclass_fields__, values, strict=True))
     return Row(**row | {"stream": bool(row["stream"])})
 
@@ -309,7 +310,7 @@ def _usage_row(values: tuple[Any, ...]) -> UsageRow:
     return UsageRow(key, requests, attempts, *sums)
 
 
-def _where(filter: Filter) -> tuple[str, list[Any]]:
+def condition(filter: Filter) -> tuple[str, list[Any]]:
     """The condition on a request `r`, and the values for it. Raises LedgerError."""
     tests: list[tuple[str, list[Any]]] = []
     if filter.combo is not None:
@@ -358,7 +359,7 @@ def _take_in(path: Path) -> None:
     file.close()
 
 
-def _combo_text(db: sqlite3.Connection, digest: str) -> bytes | None:
+def combo_text(db: sqlite3.Connection, digest: str) -> bytes | None:
     found = db.execute("SELECT text FROM combos WHERE digest = ?", (digest,)).fetchone()
     return found[0] if found else None
 

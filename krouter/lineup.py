@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from functools import lru_cache
 from typing import NamedTuple
@@ -120,11 +120,15 @@ def leaves(site: Site, world: World, ask: Ask, *, flat: bool = True) -> Iterator
     """The entries in order. A nested combo is opened up, by its own strategy, when it is reached;
     `last` tells whether anything follows an entry in the whole flattened walk. Unless all is to be
     `flat`, a nested fusion is one entry."""
+
+    def plan_of(name: str, places: tuple[int, ...]) -> Plan | Obstacle:
+        return _nested_plan(name, world, ask, len(places))
+
     same = world.plans.get(plan_key(site.plan.combo, ask))
     if same is None or not same.is_flat or not _is_alone(same.plan, site, world):
-        return _opened(site, world, ask, True, flat)
+        return opened(site, plan_of, flat=flat)
     if not same.leaves:
-        same.leaves = tuple(_opened(site, world, ask, True, flat))
+        same.leaves = tuple(opened(site, plan_of, flat=flat))
     return iter(same.leaves)
 
 
@@ -134,7 +138,12 @@ def _is_alone(plan: Plan, site: Site, world: World) -> bool:
     return is_there and not (site.outer or site.own)
 
 
-def _opened(site: Site, world: World, ask: Ask, last: bool, flat: bool) -> Iterator[Leaf]:
+PlanOf = Callable[[str, tuple[int, ...]], Plan | Obstacle]
+"""The plan of a nested combo, by its name and where it stands."""
+
+
+def opened(site: Site, plan_of: PlanOf, last: bool = True, *, flat: bool = True) -> Iterator[Leaf]:
+    """The same, whatever the nested plans come from."""
     plan, nest = site.plan, site.nest
     timeouts = merged(site.base, plan.combo.timeouts)
     inner_total = _nested_total(nest)
@@ -144,7 +153,7 @@ def _opened(site: Site, world: World, ask: Ask, last: bool, flat: bool) -> Itera
         bounds = (*site.own, *filter(None, (inner_total, step.entry.timeouts)))
         leaf = Leaf(step.entry, step.reason, nest, within, bounds, is_last, places=places)
         nested = reference(step.entry.model)
-        inner = None if nested is None else _nested_plan(nested, world, ask, len(nest))
+        inner = None if nested is None else plan_of(nested, places)
         if not isinstance(inner, Plan):
             yield replace(leaf, obstacle=inner)
             continue
@@ -152,7 +161,7 @@ def _opened(site: Site, world: World, ask: Ask, last: bool, flat: bool) -> Itera
         if inner.fuses and not flat:
             yield replace(leaf, fusion=within_it)
         else:
-            yield from _opened(within_it, world, ask, is_last, flat)
+            yield from opened(within_it, plan_of, is_last, flat=flat)
 
 
 def _nested_total(nest: tuple[Plan, ...]) -> ComboTimeouts | None:

@@ -104,19 +104,67 @@ _texts = _Known(_text)
 _routings = _Known(_routing)
 
 
-def decode(raw: bytes, combo_text: Callable[[str], bytes | None]) -> Route:
-    """The route again. `combo_text` gives a combo's JSON by its digest. Raises RecordError."""
+class Decoder:
+    """Reads many records. `combo_text` gives a combo's JSON by its digest; each combo is read once,
+    and is one object in all the routes."""
 
-    def read(kind: type, value: Any) -> Any:
+    def __init__(self, combo_text: Callable[[str], bytes | None]) -> None:
+        self._combo_text = combo_text
+        self._combos: dict[str, Combo] = {}
+        self._routings: dict[object, RoutingSettings] = {}
+        self._decoder = msgspec.json.Decoder(Route, dec_hook=self._read)
+
+    def decode(self, raw: bytes) -> Route:
+        """The route again. Raises RecordError."""
+        try:
+            return self._decoder.decode(raw)
+        except (msgspec.MsgspecError, ValidationError) as error:
+            raise RecordError(f"The record cannot be read: {error}") from None
+
+    def combos_of(self, raw: bytes) -> list[Combo]:
+        """The combos whose orders were made for a request, its own first, without reading the rest
+        of the record. Raises RecordError."""
+        try:
+            return [self._combo(each.combo) for each in _named_in(raw).snapshots]
+        except msgspec.MsgspecError as error:
+            raise RecordError(f"The record cannot be read: {error}") from None
+
+    def _read(self, kind: type, value: Any) -> Any:
         if kind is Combo:
-            return _combo(combo_text(value), value)
+            return self._combo(value)
+        if kind is RoutingSettings:
+            return self._routing(value)
         model: type[BaseModel] = kind
         return model.model_validate(value)
 
-    try:
-        return msgspec.json.decode(raw, type=Route, dec_hook=read)
-    except (msgspec.MsgspecError, ValidationError) as error:
-        raise RecordError(f"The record cannot be read: {error}") from None
+    def _combo(self, digest: str) -> Combo:
+        found = self._combos.get(digest)
+        if found is None:
+            found = self._combos[digest] = _combo(self._combo_text(digest), digest)
+        return found
+
+    def _routing(self, value: dict[str, Any]) -> RoutingSettings:
+        key = tuple(sorted(value.items()))
+        found = self._routings.get(key)
+        if found is None:
+            found = self._routings[key] = RoutingSettings.model_validate(value)
+        return found
+
+
+class _Snapshot(msgspec.Struct):
+    combo: str
+
+
+class _Snapshots(msgspec.Struct):
+    snapshots: list[_Snapshot] = []
+
+
+_named_in = msgspec.json.Decoder(_Snapshots).decode
+
+
+def decode(raw: bytes, combo_text: Callable[[str], bytes | None]) -> Route:
+    """The route again. `combo_text` gives a combo's JSON by its digest. Raises RecordError."""
+    return Decoder(combo_text).decode(raw)
 
 
 def rebuild(route: Route) -> list[Plan]:
@@ -139,6 +187,16 @@ _ORDERING = {"name", "strategy", "sticky_limit", "judge", "stream_guard", "on_to
 """What of a combo an order and its walk follow from, beside its entries. What people write to each
 other stays out, and so does all that is sent: it may hold credentials, and text."""
 _OF_ENTRY = {"model", "weight", "accounts", "reads", "context_window", "timeouts"}
+
+
+def ordering(combo: Combo) -> object:
+    """All of a combo that a record keeps, its defaults spelled out: two combos that a record cannot
+    tell apart give the same."""
+    plain = combo.model_dump(include=_ORDERING)
+    entries = [
+        (entry.model_dump(include=_OF_ENTRY), sorted(entry.params)) for entry in combo.models
+    ]
+    return plain, entries
 
 
 def _plain_combo(combo: Combo) -> dict[str, Any]:

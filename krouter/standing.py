@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from krouter.catalog import Known, with_entry
 from krouter.combos import LEVELS, Combo, Entry, Medium, reference
@@ -127,6 +127,11 @@ def _combo_standing(name: str, world: World, needs: Needs, level: int = 1) -> St
         else _combo_standing(inner, world, needs, level + 1)
         for entry in combo.models
     ]
+    return reads_best(each, needs)
+
+
+def reads_best(each: Sequence[Standing], needs: Needs) -> Standing:
+    """What a combo of such entries reads: what any of them does that can be sent to."""
     able = [seen for seen in each if not seen.missing] or each
     reads = {
         medium: _best(seen.reads.get(medium, Known.UNKNOWN) for seen in able) for medium in needs
