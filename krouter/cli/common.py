@@ -76,7 +76,7 @@ home_option = click.option(
     " if it holds krouter.toml or combos/, else the platform's config folder.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-_config_option = click.option(
+config_option = click.option(
     "--config", type=click.Path(), metavar="FILE", help="Settings, instead of the home's."
 )
 _combos_option = click.option(
@@ -86,7 +86,7 @@ _combos_option = click.option(
 
 def place_options(command: F) -> F:
     """`--home`, `--config` and `--combos`."""
-    return home_option(_config_option(_combos_option(command)))
+    return home_option(config_option(_combos_option(command)))
 
 
 def working_folder() -> Path:

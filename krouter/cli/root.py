@@ -30,6 +30,10 @@ COMMANDS: Mapping[str, tuple[str, str]] = MappingProxyType(
             "krouter.cli.simulate:simulate",
             "Run very many requests against a combo, offline.",
         ),
+        "replay": (
+            "krouter.cli.replay:replay",
+            "Run past requests over changed combos, and show what differs.",
+        ),
         "log": ("krouter.cli.log:log", "List past requests, the newest last."),
         "route": ("krouter.cli.route:route", "Draw what happened to one request, and why."),
         "usage": ("krouter.cli.usage:usage", "Sum up tokens and money of past requests."),
