@@ -181,6 +181,25 @@ def test_accounts_of_a_provider_that_are_barred_are_so_for_its_other_models() ->
     assert outcomes == [("one/b", "not signed in", True), ("two/a", "answered", False)]
 
 
+def test_an_account_that_was_barred_before_is_so_for_other_models() -> None:
+    old, new = combo("daily", "one/a", "two/a"), combo("daily", "one/b", "two/a")
+    routes, _ = rehearse([old], {"one/a": "401"}, [{}], [{}])
+    found = replayed(routes[1], [new], [old])
+    assert [(call.entry, call.assumed) for call in found.now.calls] == [("two/a", False)]
+    assert not found.moved
+
+
+def test_a_refused_image_is_taken_out_before_entries_that_read_none_are_asked() -> None:
+    old = combo("daily", "one/b", "two/a", "three/a")
+    faults = {"one/b": "image", "two/a": "529"}
+    route = one(faults, old, needs=["image"])
+    entries = ["one/b", "two/a", "one/b"]
+    assert [attempt.entry for attempt in route.attempts] == entries
+    found = replayed(route, [combo("daily", "one/b", "two/a", "three/a", "one/a")], [old])
+    assert [call.entry for call in found.now.calls] == entries
+    assert not found.moved
+
+
 def test_an_unknown_provider_is_passed_over() -> None:
     found = replayed(one({}), [combo("daily", "nobody/x", *LIST)], [DAILY])
     assert not found.moved
