@@ -11,13 +11,13 @@ from krouter.board import Turns
 from krouter.combos import Combo
 from krouter.ledger_reader import Row
 from krouter.ledger_records import Kept
+from krouter.naming import Destination, UnknownModel, resolve
 from krouter.records import VERSION, Decoder, RecordError
 from krouter.replay.change import Change
 from krouter.replay.evidence import Bare
 from krouter.replay.one import Replayed, Side, replay
 from krouter.replay.scene import Guesses
 from krouter.route import End
-from krouter.router import Destination, UnknownModel, resolve
 from krouter.world import World
 
 Kind = Literal["same", "moved", "gone", "bare"]

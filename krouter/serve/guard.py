@@ -15,8 +15,8 @@ from krouter.wire import Headers
 from krouter.world import World
 
 NEEDED = (
-    "An API key of krouter is needed: send it as Authorization: Bearer KEY, x-api-key or x-goog-api-key."
-    " krouter keys add NAME makes one."
+    "An API key of krouter is needed: send it as Authorization: Bearer KEY, x-api-key or"
+    " x-goog-api-key. krouter keys add NAME makes one."
 )
 
 

@@ -27,7 +27,7 @@ from tests.cli.pasts import CC, DS, GLM
 LIST = (GLM, DS, CC)
 ALIASES = {"deepseek": "ds"}
 READS = {"image": (CC,)}
-PAGE = Path(__file__).parents[2] / "docs" / "ledger.md"
+PAGE = Path(__file__).parents[2] / "docs" / "trust.md"
 
 FAULTS = ("529", "500", "400")
 
@@ -259,7 +259,7 @@ def test_the_page_shows_what_is_printed(home: Home, monkeypatch: pytest.MonkeyPa
     past(home, SHOWN)
     monkeypatch.chdir(home.path)
     daily(home, DS, GLM, CC, folder="new")
-    section = PAGE.read_text().split("## Replay")[1]
+    section = PAGE.read_text().split("## krouter replay")[1]
     (block,) = re.findall(r"```console\n\$ (krouter replay .*?)```\n", section, re.DOTALL)
     command, shown = block.split("\n", 1)
     result = home.run(*command.split()[1:], env={"GLM_API_KEY": "x", "DEEPSEEK_API_KEY": "x"})
