@@ -142,6 +142,14 @@ def test_rules_by_which_no_other_is_asked(run: Callable[..., list[Case]]) -> Non
     assert wrong(outer) == []
 
 
+def test_the_window_of_a_whole_panel_is_not_known(run: Callable[..., list[Case]]) -> None:
+    inner = combo("inner", *MODELS[1:], strategy="fusion")
+    around = combo("around", MODELS[0], "inner", onTooLarge="larger")
+    [case, *_] = cases = run(around, inner, faults=[FAULTS["too-large"]])
+    assert (case.finding.rule, case.seen.status) == ("onTooLarge is larger", 400)
+    assert wrong(cases) == []
+
+
 def test_a_locked_provider_is_no_other(run: Callable[..., list[Case]]) -> None:
     cases = run(combo("c", "glm/glm-5.1", "glm/glm-4.6"), faults=[FAULTS["401"], FAULTS["429"]])
     assert {case.finding.rule for case in cases} == {"", "its accounts are locked for all models"}

@@ -159,5 +159,11 @@ def _is_excused(other: Spot, spot: Spot, kind: Kind, excused: Excused) -> bool:
         case "provider":
             return other.target.partition("/")[0] == spot.target.partition("/")[0]
         case "smaller":
-            return (other.window or 0) <= (spot.window or 0)
+            return _window(other, spot) <= (spot.window or 0)
     return False
+
+
+def _window(other: Spot, spot: Spot) -> int:
+    """Tokens; 0 where it is not known, as that of a whole fusion is not."""
+    is_fused = any(is_panel(each) and each not in spot.combos for each in other.combos)
+    return 0 if is_fused else other.window or 0
