@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,6 +61,12 @@ class Failed:
     fused: Answer | None = None
     """The error of a nested fusion, of which `ended` tells what came."""
     ended: str = ""
+    is_sent: bool = True
+    """Whether anything was sent, which a nested fusion may fail without."""
+    hand_over: Callable[[], Answer] | None = None
+    """Books `held`, if that is of a nested fusion, as what the caller is given."""
+    as_last: Callable[[], Awaitable[Answer | Failed]] | None = None
+    """Asks whoever refused a feature inside a nested fusion again, as the last there is."""
 
 
 class Limits(Struct, frozen=True):

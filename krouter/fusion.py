@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from msgspec import structs
 
@@ -18,7 +19,7 @@ from krouter.dialects.counted import Counted
 from krouter.dialects.replay import as_stream
 from krouter.dialects.turns import with_turn
 from krouter.dialects.visible import visible_text
-from krouter.errors import Evidence, Failure
+from krouter.errors import Evidence, Failure, Fault
 from krouter.errortext import read_error, without_echo
 from krouter.headers import stream_to_caller
 from krouter.judging import judge_message, refuses_two_turns
@@ -43,13 +44,24 @@ class Spoken:
     asked: Asked
     dropped: list[str]
 
+    @property
+    def is_held(self) -> bool:
+        """Whether it is an empty reply, which was held back until nobody else could be asked."""
+        return self.answer is self.asked.progress.held
+
     def take_back(self) -> None:
         """The caller is not given it, since there is nothing in it."""
         strand = self.asked.strand
-        self.asked.voice.outcome = End.NO_TEXT
         strand.dropped[:] = self.dropped
         if strand.answered is not None:
             strand.answered.seen = False
+
+    def give_back(self) -> None:
+        """The caller is given it all the same."""
+        strand = self.asked.strand
+        if strand.answered is not None:
+            strand.answered.seen = strand.heard
+            strand.name_dropped(strand.answered)
 
 
 class Fusion:
@@ -80,7 +92,7 @@ class Fusion:
         if fault := self._too_few(members, usable):
             for member in members:
                 self._progress.wait_helps(member.asked.progress.ready_at)
-            return self._error(503, fault, End.PANEL_FAILED)
+            return self._error(503, fault, End.PANEL_FAILED, members)
         if len(usable) > 1:
             return await self._judge(members, usable)
         return await self._single(members, usable[0])
@@ -126,7 +138,7 @@ class Fusion:
             if joined.raw != body.raw:
                 self._say(f"{entry.model}: again, with the answers in the last turn of the user")
                 spoken = await self._speak("judge", site, structs.replace(call, body=joined))
-        return self._passed_on(_unquoted(spoken, message.text), usable)
+        return self._passed_on(spoken, usable, message.text)
 
     def _judge_entry(self, members: Sequence[Member], usable: Sequence[Member]) -> Entry:
         """The one that is named; else the first of the panel, or, where that gave no answer, the
@@ -166,29 +178,36 @@ class Fusion:
         return self._passed_on(await self._speak("again", site, self._progress.call), [only])
 
     def _instead(self, entry: Entry, reason: str) -> Site:
-        site = self._voices.site
-        return site.of(site.plan.instead(entry, reason))
+        return self._voices.site.instead(entry, reason)
 
     async def _speak(self, role: Role, site: Site, call: Call) -> Spoken:
         """Asks one for what the caller is to have."""
-        voices, part, dialect = self._voices, self._voices.part, Counted(call.dialect)
+        voices, dialect = self._voices, Counted(call.dialect)
         entry = site.plan.steps[0].entry.model
-        asked = voices.ask(role, entry, 0, structs.replace(call, dialect=dialect), part)
-        dropped = list(asked.strand.dropped)
+        asked = voices.ask(role, entry, 0, structs.replace(call, dialect=dialect), voices.part)
         self._panel.give_way(site)
+        return await self._heard(asked, dialect, voices.run(asked, site))
+
+    async def _heard(self, asked: Asked, dialect: Counted, run: Awaitable[Answer]) -> Spoken:
+        voices, dropped = self._voices, list(asked.strand.dropped)
         try:
-            answer = await voices.run(asked, site)
+            answer = await run
         except asyncio.CancelledError:
-            if part.is_copy:
+            if voices.part.is_copy:
                 voices.call_off(asked)
             voices.end(asked, Failure.CALLER_GONE)
             raise
+        spoken = Spoken(answer, asked, dropped)
         if answer.relay is None:
             voices.end(asked)
             if answer.status < 400:
                 text = visible_text(dialect.name, answer.body)
                 asked.voice.length = None if text is None else len(text)
-            return Spoken(answer, asked, dropped)
+            return spoken
+        if spoken.is_held:
+            voices.end(asked)
+            asked.voice.length = dialect.length
+            return spoken
         book = answer.on_close
 
         def close() -> None:
@@ -199,20 +218,56 @@ class Fusion:
                 voices.end(asked)
 
         answer.on_close = close
-        return Spoken(answer, asked, dropped)
+        return spoken
 
-    def _passed_on(self, spoken: Spoken, usable: Sequence[Member]) -> Answer | Failed:
-        """What has come of the judge, or of the one that was asked again."""
-        answer, strand, route = spoken.answer, spoken.asked.strand, self._progress.route
-        if self._tuning.on_judge_failure == "best" and self._is_failure(answer):
+    def _passed_on(
+        self, spoken: Spoken, usable: Sequence[Member], told: str = ""
+    ) -> Answer | Failed:
+        """What has come of the judge, which was `told` so, or of the one that was asked again."""
+        answer, asked = _unquoted(spoken, told) if told else spoken.answer, spoken.asked
+        if self._tuning.on_judge_failure == "best" and self._is_failure(spoken):
             if answer.status < 400:
                 spoken.take_back()
-            self._say(f"no answer ({spoken.asked.voice.outcome}): the longest of the panel is")
+                asked.voice.outcome = End.NO_TEXT
+            self._say(f"no answer ({asked.voice.outcome}): the longest of the panel is")
             return self._best(usable)
         if answer.status >= 400:
-            self._say(f"no answer: {answer.status} {strand.end}")
-            self._progress.wait_helps(spoken.asked.progress.ready_at)
-            return self._failed(answer, strand.end)
+            self._say(f"no answer: {answer.status} {asked.strand.end}")
+            self._progress.wait_helps(asked.progress.ready_at)
+            failed = self._failed(answer, asked.strand.end)
+            if asked.progress.as_last is not None:
+                failed.as_last = partial(self._as_last, asked, usable, told)
+            return failed
+        if spoken.is_held and not self._voices.site.last:
+            return self._held_back(spoken)
+        return self._given(spoken)
+
+    async def _as_last(self, asked: Asked, usable: Sequence[Member], told: str) -> Answer | Failed:
+        """Nothing after the fusion could be asked, so that whoever refused a feature as one of
+        several is asked as the last."""
+        walk, dialect = asked.progress.as_last, asked.progress.call.dialect
+        assert walk is not None
+        assert isinstance(dialect, Counted)
+        spoken = await self._heard(asked, dialect, self._voices.run_on(asked, walk))
+        return self._passed_on(spoken, usable, told)
+
+    def _held_back(self, spoken: Spoken) -> Failed:
+        """An empty reply, while something follows the fusion: the caller's if none of that can be
+        sent."""
+        spoken.take_back()
+        ended = spoken.asked.strand.end
+        self._say(f"no answer: {ended}")
+        verdict = classify(Evidence(None, fault=Fault.EMPTY), b"", self._voices.now())
+
+        def hand_over() -> Answer:
+            spoken.give_back()
+            return self._given(spoken)
+
+        return Failed(verdict, held=spoken.answer, ended=ended, hand_over=hand_over)
+
+    def _given(self, spoken: Spoken) -> Answer:
+        """The caller is given it."""
+        answer, strand, route = spoken.answer, spoken.asked.strand, self._progress.route
         self._say(f"{strand.served} answers")
         route.take_on(strand)
         route.status = answer.status
@@ -220,9 +275,10 @@ class Fusion:
             route.outcome = strand.end
         return answer
 
-    def _is_failure(self, answer: Answer) -> bool:
+    def _is_failure(self, spoken: Spoken) -> bool:
+        answer = spoken.answer
         if answer.relay is not None:
-            return False
+            return spoken.is_held
         read = self._progress.call.dialect.read_reply
         return answer.status >= 400 or read(answer.body).kind is Kind.EMPTY
 
@@ -247,9 +303,13 @@ class Fusion:
         headers = [*stream_to_caller(answer.headers), *self._progress.stamps()]
         return Answer(200, headers, b"", relay)
 
-    def _error(self, status: int, message: str, outcome: str) -> Failed:
+    def _error(
+        self, status: int, message: str, outcome: str, asked: Sequence[Member] = ()
+    ) -> Failed:
         self._say(f"{status} {message}")
-        return self._failed(error_for(self._progress, status, message), outcome)
+        failed = self._failed(error_for(self._progress, status, message), outcome)
+        failed.is_sent = any(member.asked.attempts for member in asked)
+        return failed
 
     def _failed(self, answer: Answer, outcome: str) -> Failed:
         """To a combo around this one it is the failure of an entry."""
@@ -259,14 +319,13 @@ class Fusion:
         return Failed(verdict, fused=answer, ended=outcome)
 
 
-def _unquoted(spoken: Spoken, message: str) -> Spoken:
+def _unquoted(spoken: Spoken, message: str) -> Answer:
     """An error that quotes what the judge was told is the caller's without that."""
     last = spoken.asked.progress.last
     if spoken.answer.status < 400 or last is None or last.fused is not None:
-        return spoken
+        return spoken.answer
     said = last.verdict.message
     left = without_echo(said, dump(message))
     if left == said[: len(left)]:
-        return spoken
-    error = error_for(spoken.asked.progress, spoken.answer.status, left, replace(last, told=None))
-    return replace(spoken, answer=error)
+        return spoken.answer
+    return error_for(spoken.asked.progress, spoken.answer.status, left, replace(last, told=None))

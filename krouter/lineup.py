@@ -99,19 +99,29 @@ def _merged(base: Timeouts, override: ComboTimeouts) -> Timeouts:
 class Site(Struct, frozen=True):
     """A plan where it stands: in the plans of `nest`, of which it is the last; `outer` are its
     places in those before, `base` the timeouts around it and `own` those of the entries that lead
-    to it."""
+    to it. `last` tells whether nothing follows it in the whole flattened walk."""
 
     nest: tuple[Plan, ...]
     base: Timeouts
     outer: tuple[int, ...] = ()
     own: tuple[ComboTimeouts, ...] = ()
+    last: bool = True
 
     @property
     def plan(self) -> Plan:
         return self.nest[-1]
 
-    def of(self, plan: Plan) -> Site:
-        """The same place with another plan in it, and nothing beside or after it."""
+    def alone(self, place: int) -> Site:
+        """One entry of a panel, asked for a copy: nothing is beside it, and nothing after it could
+        take its place."""
+        return replace(self._of(self.plan.alone(place)), last=True)
+
+    def instead(self, entry: Entry, reason: str) -> Site:
+        """One that answers in place of the whole plan: what follows that follows it."""
+        return self._of(self.plan.instead(entry, reason))
+
+    def _of(self, plan: Plan) -> Site:
+        """The same place with another plan in it, and nothing beside it."""
         around = zip(self.nest[:-1], self.outer, strict=True)
         return replace(self, nest=(*(each.alone(place) for each, place in around), plan))
 
@@ -142,13 +152,13 @@ PlanOf = Callable[[str, tuple[int, ...]], Plan | Obstacle]
 """The plan of a nested combo, by its name and where it stands."""
 
 
-def opened(site: Site, plan_of: PlanOf, last: bool = True, *, flat: bool = True) -> Iterator[Leaf]:
+def opened(site: Site, plan_of: PlanOf, *, flat: bool = True) -> Iterator[Leaf]:
     """The same, whatever the nested plans come from."""
     plan, nest = site.plan, site.nest
     timeouts = merged(site.base, plan.combo.timeouts)
     inner_total = _nested_total(nest)
     for place, step in plan.placed():
-        places, is_last = (*site.outer, place), last and not plan.after(place)
+        places, is_last = (*site.outer, place), site.last and not plan.after(place)
         within = merged(timeouts, step.entry.timeouts)
         bounds = (*site.own, *filter(None, (inner_total, step.entry.timeouts)))
         leaf = Leaf(step.entry, step.reason, nest, within, bounds, is_last, places=places)
@@ -157,11 +167,11 @@ def opened(site: Site, plan_of: PlanOf, last: bool = True, *, flat: bool = True)
         if not isinstance(inner, Plan):
             yield replace(leaf, obstacle=inner)
             continue
-        within_it = Site((*nest, inner), within, places, bounds)
+        within_it = Site((*nest, inner), within, places, bounds, is_last)
         if inner.fuses and not flat:
             yield replace(leaf, fusion=within_it)
         else:
-            yield from opened(within_it, plan_of, is_last, flat=flat)
+            yield from opened(within_it, plan_of, flat=flat)
 
 
 def _nested_total(nest: tuple[Plan, ...]) -> ComboTimeouts | None:

@@ -167,10 +167,10 @@ def _of_fusion(site: Site, world: World, top: Combo) -> Iterator[Said]:
     if len(plan.steps) > combo.fusion_tuning.max_panel:
         return
     for place, _ in plan.placed():
-        yield from _of_walk(site.of(plan.alone(place)), world, top, PANEL)
+        yield from _of_walk(site.alone(place), world, top, PANEL)
     name = combo.judge_name
     judge = Entry.model_construct(model=name) if name else plan.steps[0].entry
-    yield from _of_walk(site.of(plan.instead(judge, "")), world, top, "judge")
+    yield from _of_walk(site.instead(judge, ""), world, top, "judge")
 
 
 def _of_tuning(combo: Combo, panel: list[str]) -> Iterator[tuple[str, str]]:

@@ -29,10 +29,7 @@ def give_up(
     if progress.returned is not None:
         return failure(progress, progress.returned)
     if progress.held is not None:
-        assert progress.latest is not None
-        progress.route.serve(progress.latest)
-        progress.route.name_dropped(progress.latest)
-        return progress.stamped(progress.held)
+        return _handed_over(progress, progress.held)
     if progress.last is not None:
         return failure(progress, progress.last)
     if progress.left() <= 0:
@@ -41,6 +38,16 @@ def give_up(
     if locked:
         return _all_locked(progress, locked)
     return _nothing_to_send(progress)
+
+
+def _handed_over(progress: Progress, held: Answer) -> Answer:
+    """An empty reply, as what came of the request."""
+    if progress.last is not None and progress.last.hand_over is not None:
+        return progress.last.hand_over()
+    assert progress.latest is not None
+    progress.route.serve(progress.latest)
+    progress.route.name_dropped(progress.latest)
+    return progress.stamped(held)
 
 
 def failure(progress: Progress, failed: Failed) -> Answer:

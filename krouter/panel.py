@@ -106,9 +106,8 @@ class Panel:
     async def _hear(self, member: Member) -> Member:
         """Whatever comes of it; raises nothing but CancelledError."""
         voices, asked = self._voices, member.asked
-        site = voices.site.of(voices.site.plan.alone(asked.voice.place))
         try:
-            member.answer = await voices.run(asked, site)
+            member.answer = await voices.run(asked, voices.site.alone(asked.voice.place))
         except asyncio.CancelledError:
             voices.call_off(asked)
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from msgspec import Struct, field
@@ -57,6 +58,8 @@ class Progress(Struct, eq=False):
     """A refusal that goes to the caller unless an entry that is owed another try answers."""
     held: Answer | None = None
     """An empty reply, in case nothing after it can be sent."""
+    as_last: Callable[[], Awaitable[Answer]] | None = None
+    """Goes on with a walk that something follows, if nothing of that can be sent."""
     passed: bool = False
     """Every entry has had its turn."""
     ready_at: float = math.inf

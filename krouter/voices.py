@@ -32,10 +32,14 @@ class Asked:
     strand: Strand
     progress: Progress
 
+    @property
+    def attempts(self) -> list[Attempt]:
+        """Those of the voices of its own panel too."""
+        return self.strand.whole.attempts_of(self.strand.voice)
+
     def under_way(self) -> list[Attempt]:
-        """Its attempts that have not ended, those of the voices of its own panel too."""
-        number = self.strand.voice
-        return [each for each in self.strand.whole.attempts_of(number) if each.ended is None]
+        """Its attempts that have not ended."""
+        return [each for each in self.attempts if each.ended is None]
 
 
 class Voices:
@@ -61,9 +65,19 @@ class Voices:
         return Asked(voice, strand, self._progress(strand, call, replace(part, name=name)))
 
     async def run(self, asked: Asked, site: Site) -> Answer:
-        """Whatever comes of it. A fault of ours must not cost the caller the other voices."""
+        """Whatever comes of it."""
+        return await self._come(asked, self._walk(asked.progress, site))
+
+    async def run_on(self, asked: Asked, walk: Callable[[], Awaitable[Answer]]) -> Answer:
+        """Whatever comes of it once it goes on after its end."""
+        asked.voice.outcome = asked.strand.outcome = End.UNDER_WAY
+        asked.voice.ended = None
+        return await self._come(asked, walk())
+
+    async def _come(self, asked: Asked, walk: Awaitable[Answer]) -> Answer:
+        """A fault of ours must not cost the caller the other voices."""
         try:
-            return await self._walk(asked.progress, site)
+            return await walk
         except Exception as error:
             _log.error("a call of a fusion failed with %s\n%s", *described(error))
             asked.strand.outcome = End.KROUTER_FAILED

@@ -47,10 +47,12 @@ class Walk:
         """How many of the plans that an entry stands in are known from before."""
         self._inner: list[Plan] = []
         """Nested combos that have been reached."""
+        self._last = True
+        """Whether nothing follows the walk in another."""
 
     async def run(self, site: Site) -> Answer:
         """The first answer, or the last entry's error."""
-        self._around = len(site.nest)
+        self._around, self._last = len(site.nest), site.last
         entries = leaves(site, self.progress.world, self.progress.ask, flat=self._embeds())
         return (
             await self._first_pass(entries)
@@ -123,7 +125,8 @@ class Walk:
         outcome = await self._fuse(self.progress, site)
         if isinstance(outcome, Answer):
             return outcome
-        self.progress.failed(outcome)
+        if outcome.is_sent or self.progress.held is None:
+            self.progress.failed(outcome)
         self.progress.say(f"{leaf.name}: {outcome.verdict.status} {outcome.ended}")
         return None
 
@@ -216,7 +219,8 @@ class Walk:
                 self._full.append(candidate)
                 continue
             self.progress.say(f"{candidate.leaf.name} is locked, but nothing else is left")
-            outcome = await self._tries.persist(candidate, place == len(soft) and not self._full)
+            final = self._last and place == len(soft) and not self._full
+            outcome = await self._tries.persist(candidate, final)
             if answer := await self._answer_or_family(candidate, outcome):
                 return answer
         return None
@@ -237,7 +241,8 @@ class Walk:
                 return None
             outcome: Outcome = None
             if self._may_go(candidate):
-                outcome = await self._tries.persist(candidate, not self._full, taken=True)
+                final = self._last and not self._full
+                outcome = await self._tries.persist(candidate, final, taken=True)
             if answer := await self._answer_or_family(candidate, outcome):
                 return answer
         return None
@@ -322,12 +327,35 @@ class Walk:
 
     async def _without_features(self) -> Answer | None:
         """The last that could be asked refused a feature: as the last it is asked without."""
-        if self._tries.refuser is None or self.progress.last is not self._tries.refuser[1]:
+        failed, refuser = self.progress.last, self._tries.refuser
+        if failed is None or not (failed.as_last or (refuser and failed is refuser[1])):
             return None
-        candidate, self._tries.refuser = self._tries.refuser[0], None
+        if not self._last:
+            self.progress.as_last = self._as_last
+            return None
+        if failed.as_last is not None:
+            return await self._inside(failed.as_last)
+        return await self._asked_again(refuser[0], failed) if refuser else None
+
+    async def _as_last(self) -> Answer:
+        """What is left to be done once nothing that follows the walk can be asked."""
+        self._last, self.progress.as_last = True, None
+        answer = await self._without_features()
+        return answer or give_up(self.progress, self._locked, self._full)
+
+    async def _inside(self, as_last: Callable[[], Awaitable[Answer | Failed]]) -> Answer | None:
+        """It refused it inside a nested fusion."""
+        outcome = await as_last()
+        if isinstance(outcome, Answer):
+            return outcome
+        self.progress.failed(outcome)
+        return None
+
+    async def _asked_again(self, candidate: Candidate, failed: Failed) -> Answer | None:
+        self._tries.refuser = None
         last_leaf = structs.replace(candidate.leaf, last=True)
         as_last = structs.replace(candidate, leaf=last_leaf)
-        if not self._tries.learns(as_last, self.progress.last):
+        if not self._tries.learns(as_last, failed):
             return None
         self._bounds.spare(as_last.leaf)
         self._full.append(as_last)

@@ -201,7 +201,7 @@ def _of_fusion(site: Site, world: World, ask: Ask) -> Cost:
     if size > tuning.max_panel:
         return NOTHING
     copy = Ask(ask.dialect, False, ask.needs, ask.turn)
-    members = [_of_walk(site.of(plan.alone(place)), world, copy) for place, _ in plan.placed()]
+    members = [_of_walk(site.alone(place), world, copy) for place, _ in plan.placed()]
     panel = reduce(Cost.plus, members)
     hard = tuning.panel_hard_timeout_ms / 1000
     waited = Cost(panel.entries, panel.attempts, hard)
@@ -222,7 +222,7 @@ def _seconds(site: Site, world: World, ask: Ask) -> Iterator[Cost]:
 
 
 def _instead(site: Site, entry: Entry, world: World, ask: Ask) -> Cost:
-    return _of_walk(site.of(site.plan.instead(entry, "")), world, ask)
+    return _of_walk(site.instead(entry, ""), world, ask)
 
 
 def _silence(site: Site, world: World, ask: Ask) -> float:

@@ -185,6 +185,22 @@ def test_a_panel_inside_a_list(run: Callable[..., list[Case]]) -> None:
     assert wrong(cases) == []
 
 
+@pytest.mark.parametrize("after", [["openai/gpt-4o"], ["second", "openai/gpt-4o"]])
+def test_a_list_goes_on_after_a_panel(run: Callable[..., list[Case]], after: list[str]) -> None:
+    inner = combo("inner", *MODELS[:2], strategy="fusion", judge=MODELS[2])
+    second = combo("second", *MODELS[:2], strategy="fusion", judge="mistral/mistral-small-latest")
+    cases = run(combo("outer", "inner", *after), inner, second)
+    assert wrong(cases) == []
+    [silent] = [
+        case
+        for case in cases
+        if (case.fault.name, case.stream) == ("timeout", False)
+        and case.spot
+        and (case.spot.target, case.spot.role) == (MODELS[2], "judge")
+    ]
+    assert 300 < silent.seen.seconds < 310
+
+
 def test_a_panel_of_one_is_a_plain_call(run: Callable[..., list[Case]]) -> None:
     fused = combo("f", "inner", strategy="fusion", judge="openai/gpt-4o")
     cases = run(fused, combo("inner", *MODELS), faults=[FAULTS["529"]])
@@ -354,10 +370,13 @@ def test_the_oracle_judges_by_what_was_sent_and_what_came(
 
 DEEPER = combo("deeper", "glm/glm-4.6", MODELS[1], strategy="round-robin", streamGuard="full")
 INNER = combo("inner", MODELS[0], "mistral/mistral-small-latest", "deeper", onTooLarge="larger")
+FUSED = combo("fused", *MODELS[:2], strategy="fusion", judge="mistral/mistral-medium-latest")
+BACKED = combo("backed", MODELS[0], MODELS[2], strategy="fusion", judge="deeper")
+LISTED = (*MODELS, "openai/gpt-4o", "inner", "fused", "backed")
 
 
 def combos() -> Iterator[st.SearchStrategy[Any]]:
-    yield st.lists(st.sampled_from([*MODELS, "openai/gpt-4o", "inner"]), min_size=1, max_size=4)
+    yield st.lists(st.sampled_from(LISTED), min_size=1, max_size=4)
     yield st.sampled_from(["fallback", "priority", "round-robin", "fusion"])
     yield st.sampled_from(["off", "first", "full"])
     yield st.sampled_from(["return", "larger"])
@@ -387,4 +406,5 @@ def test_no_combo_fails_with_usual_limits(
         onRefusal=refusal,
         retries=retries,
     )
-    assert wrong(run(drilled, INNER, DEEPER, faults=[FAULTS[fault]])) == []
+    around = INNER, DEEPER, FUSED, BACKED
+    assert wrong(run(drilled, *around, faults=[FAULTS[fault]])) == []

@@ -231,6 +231,24 @@ def test_a_changed_nested_combo_counts_where_it_is_reached() -> None:
     assert not replayed(routes[0], [outer, new], [outer, old]).moved
 
 
+@pytest.mark.parametrize("after", [["three/a"], ["nobody/x"], []])
+@pytest.mark.parametrize("fault", ["empty", "feature", "timeout", "529"])
+@pytest.mark.parametrize("fields", [{}, {"fusionTuning": {"onJudgeFailure": "best"}}])
+def test_a_judge_that_entries_follow_ends_as_it_did(
+    after: list[str], fault: str, fields: dict[str, Any]
+) -> None:
+    inner = combo(
+        "inner", "one/a", "two/a", strategy="fusion", judge="four/a", streamGuard="full", **fields
+    )
+    combos = [combo("daily", "inner", *after), inner]
+    for stream in (False, True):
+        for route in rehearse(combos, {"four/a": fault}, [{"stream": stream}])[0]:
+            found = replayed(route, combos)
+            assert not found.moved
+            assert found.now.served == route.served
+            assert not any(call.assumed for call in found.now.calls)
+
+
 @pytest.mark.parametrize("spoil", ["places", "plans", "order", "steps"])
 def test_a_record_that_does_not_tell_enough_is_refused(spoil: str) -> None:
     route = one({"one/a": "529"})

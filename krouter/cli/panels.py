@@ -59,14 +59,13 @@ class Panel:
 
     def calls(self) -> Iterator[Site]:
         """Each entry of the panel, as it is asked."""
-        plan = self.site.plan
-        return (self.site.of(plan.alone(place)) for place, _ in plan.placed())
+        return (self.site.alone(place) for place, _ in self.site.plan.placed())
 
     def judging(self) -> Site:
         """The judge, as it is asked."""
         plan, name = self.site.plan, self.combo.judge_name
         entry = Entry.model_construct(model=name) if name else plan.steps[0].entry
-        return self.site.of(plan.instead(entry, NAMED if name else FIRST))
+        return self.site.instead(entry, NAMED if name else FIRST)
 
     def as_json(self) -> dict[str, Any]:
         """As `krouter explain` tells it."""

@@ -83,9 +83,9 @@ class _Past(_Fusion):
         ended = None
         for number in sitting.speakers:
             voice = self._voiced(number)
-            plan = self._site.plan.instead(Entry.model_construct(model=voice.entry), voice.role)
+            site = self._site.instead(Entry.model_construct(model=voice.entry), voice.role)
             at = self._at + voice.began - self._began
-            ended = self._walk(self._scene, voice.role, at, number, self._site.of(plan))
+            ended = self._walk(self._scene, voice.role, at, number, site)
         for member in members:
             call = member.ended.served
             if call is not None and call.was is not None and call.was.seen:
@@ -128,7 +128,7 @@ class _Past(_Fusion):
 
     def _member(self, number: int) -> Member:
         voice = self._voiced(number)
-        site = self._site.of(self._site.plan.alone(voice.place))
+        site = self._site.alone(voice.place)
         ended = self._walk(self._scene, "panel", self._at, number, site)
         return Member(self._site.plan.steps[voice.place - 1], ended, voice)
 
@@ -165,19 +165,18 @@ class _Changed(_Fusion):
 
     def _member(self, place: int, step: Step) -> Member:
         number = self._match(place, step)
-        plan, name = self._site.plan, reference(step.entry.model)
+        name = reference(step.entry.model)
         if number == NOBODY:
-            site = self._site.of(plan.alone(place))
+            site = self._site.alone(place)
             return Member(step, self._walk(self._scene, "panel", self._at, NOBODY, site), None)
         voice, sitting = self._voiced(number), self._sitting
         assert sitting is not None
         assert sitting.site is not None
         if name is not None and self._scene.differs(name):
-            site = self._site.of(plan.alone(place))
+            site = self._site.alone(place)
             ended = self._walk(self._scene, "panel", self._at, number, site)
             return Member(step, ended, None if ended.served else voice)
-        past = sitting.site
-        site = past.of(past.plan.alone(voice.place))
+        site = sitting.site.alone(voice.place)
         ended = self._walk(self._scene.as_then(), "panel", self._at, number, site)
         return Member(step, ended, voice)
 
@@ -235,5 +234,5 @@ class _Changed(_Fusion):
             assert self._sitting is not None
             assert self._sitting.site is not None
             scene, site = scene.as_then(), self._sitting.site
-        plan = site.plan.instead(Entry.model_construct(model=name), role)
-        return self._walk(scene, role, at, number, site.of(plan))
+        judge = site.instead(Entry.model_construct(model=name), role)
+        return self._walk(scene, role, at, number, judge)

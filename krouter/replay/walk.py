@@ -100,7 +100,8 @@ class Walk(Teller):
         if leaf.fusion is not None:
             ended = self._fuse(self._scene, leaf.fusion, self.at, self._voice)
             self.at = ended.at
-            if ended.served is not None or ended.cut:
+            held = ended.outcome == Failure.EMPTY_REPLY and not leaf.last
+            if ended.cut or (ended.served is not None and not held):
                 return ended
             self._last, self._failed = ended, None
             return None
