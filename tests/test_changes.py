@@ -126,7 +126,7 @@ NO_EFFECT: tuple[Callable[[Fields], Fields], ...] = (
     _as_objects,
     lambda fields: dict(reversed(fields.items())),
     lambda fields: {**fields, "accept": fields["accept"][::-1]},
-    lambda fields: {**fields, "expect": [{"reply": "hello"}], "retries": 0, "streamGuard": "off"},
+    lambda fields: {**fields, "expect": [{"reply": 200}], "retries": 0, "streamGuard": "off"},
     lambda fields: {**fields, "models": [*fields["models"][:-1], *fields["models"]]},
     lambda fields: {"timeouts": {"firstByte": 60, "tryOtherAccounts": False}, **fields},
 )
