@@ -184,7 +184,7 @@ def test_where_values_come_from() -> None:
     sources = facts("glm/glm-5.1").sources
     assert sources == {
         **dict.fromkeys(MEDIA, "krouter"),
-        **dict.fromkeys(("window", "output", "prices", "tools"), "litellm"),
+        **dict.fromkeys(("window", "output", "prices", "tools", "json_schema"), "litellm"),
     }
     assert facts("ds/deepseek-v4-pro").sources["image"] == "litellm"
 
