@@ -209,6 +209,10 @@ class Board:
         now = self.now()
         return ((key, lock) for key, lock in list(self._locks.items()) if lock.until > now)
 
+    def lock_at(self, key: Key) -> LockState | None:
+        """The lock of exactly this key, whether in force or not."""
+        return self._locks.get(key)
+
     def blocked(self, provider: str, account: str, model: str, request: str = "") -> Blocked | None:
         """The lock in the way, if any: one that may not be ignored before one that may, then
         the one that ends last."""
@@ -331,6 +335,10 @@ class Board:
             self._in_flight[pair] = left
         else:
             self._in_flight.pop(pair, None)
+
+    def under_way(self, provider: str, account: str) -> int:
+        """How many calls an account has now."""
+        return self._in_flight.get((provider, account), 0)
 
     @property
     def in_flight(self) -> int:

@@ -172,13 +172,15 @@ def rotates(combo: Combo, routing: RoutingSettings) -> bool:
     return strategy_of(combo, routing).rotates and len(combo.models) > 1
 
 
-def _sticky_limit(combo: Combo, routing: RoutingSettings) -> int:
+def sticky_limit(combo: Combo, routing: RoutingSettings) -> int:
+    """How many requests an entry keeps the front of the rotation: the combo's own, else that of
+    all."""
     return combo.sticky_limit or routing.combo_sticky_limit
 
 
 def _listed(given: Snapshot, strategy: Strategy) -> list[_Draft]:
     """The entries as the strategy has them, each with what is known of it."""
-    passed = given.turn // _sticky_limit(given.combo, given.routing)
+    passed = given.turn // sticky_limit(given.combo, given.routing)
     known = zip(range(1, len(given.seen) + 1), given.combo.models, given.seen, strict=True)
     found = strategy.order(tuple(known), passed)
     reason = AS_LISTED if found[0][0] == 1 else "in its turn"

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -24,10 +23,11 @@ from krouter.dialects.base import Dialect
 from krouter.dialects.gemini import names_method
 from krouter.dialects.messages import MESSAGES
 from krouter.dialects.responses import RESPONSES
+from krouter.load import House
 from krouter.metrics import Metrics
-from krouter.pool import Pool
 from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
+from krouter.serve.console import Console, add_log
 from krouter.serve.guard import Guard
 from krouter.serve.hot import Endpoint, send_refusal, send_whole
 from krouter.serve.intake import (
@@ -38,8 +38,10 @@ from krouter.serve.intake import (
     request_headers,
     with_key_of,
 )
+from krouter.serve.live import HEAD, Live, add_live
 from krouter.serve.models import KEY, add_models
 from krouter.serve.refused import failed, final, refused
+from krouter.serve.view import add_view
 from krouter.serve.whole import WHOLE, RawHeaders
 from krouter.wire import Headers
 
@@ -58,16 +60,17 @@ class App:
 
     def __init__(
         self,
-        router: Router,
+        house: House,
         guard: Guard,
         problems: Callable[[], list[str]],
-        pool: Pool,
         metrics: Metrics,
-        home: Path,
+        console: Console,
     ) -> None:
+        router = house.router
         self.router = router
         self.guard = guard
-        self.rest = build_rest(router, guard, problems, pool, metrics, home)
+        self.live = Live(house, console)
+        self.rest = build_rest(house, guard, problems, metrics, console, self.live)
         self._hot = {
             path: Endpoint(dialect, router, guard, self._limit)
             for dialect in ENDPOINTS
@@ -154,7 +157,7 @@ class App:
             await send_refusal(send, dialect_of(scope["path"], headers), refusal)
             return
         if scope["method"] == "HEAD":  # the server keeps the body back
-            scope = {**scope, "method": "GET"}
+            scope = {**scope, "method": "GET", HEAD: True}
         await self.rest(scope, receive, send)
 
     def _check(self, scope: Scope, headers: Headers) -> None:
@@ -209,12 +212,12 @@ def dialect_of(path: str, headers: Headers) -> Dialect:
 
 
 def build_rest(
-    router: Router,
+    house: House,
     guard: Guard,
     problems: Callable[[], list[str]],
-    pool: Pool,
     metrics: Metrics,
-    home: Path,
+    console: Console,
+    live: Live,
 ) -> FastAPI:
     """Everything but the hot endpoints."""
     app = FastAPI(
@@ -224,12 +227,16 @@ def build_rest(
         redoc_url=None,
         redirect_slashes=False,
     )
+    router = house.router
     add_errors(app)
-    add_pages(app, router, guard, problems, home)
+    add_pages(app, house, guard, problems)
     add_models(app, router)
     add_routes(app, router)
-    add_quota(app, router, pool)
+    add_quota(app, router, house.pool)
     add_metrics(app, metrics)
+    add_view(app, house, problems)
+    add_live(app, live)
+    add_log(app, console)
     return app
 
 
@@ -279,9 +286,7 @@ def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:
     return {"error": {"message": message, "type": kind, "param": None, "code": "not_found"}}
 
 
-def add_pages(
-    app: FastAPI, router: Router, guard: Guard, problems: Callable[[], list[str]], home: Path
-) -> None:
+def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], list[str]]) -> None:
     """What is here, and how it is."""
 
     @app.get("/", response_class=PlainTextResponse)
@@ -300,6 +305,8 @@ def add_pages(
             "GET  /metrics               numbers for Prometheus\n"
             "GET  /api/routes            what happened to the last requests\n"
             "GET  /api/quota             what is left of each account; POST tells of it\n"
+            "GET  /api/view, /api/live   combos and accounts as they are now, and what happens\n"
+            "GET  /api/log               the last lines of the live log\n"
         )
 
     @app.get("/health")
@@ -311,8 +318,9 @@ def add_pages(
         shown = {"name": "krouter", "status": status, "version": __version__}
         if not guard.lets_in(request_headers(request.scope)):
             return shown
-        combos, in_flight = len(router.world.combos), router.world.board.in_flight
-        more = {"home": str(home), "combos": combos, "in_flight": in_flight}
+        world = house.router.world
+        combos, in_flight = len(world.combos), world.board.in_flight
+        more = {"home": str(house.paths.home), "combos": combos, "in_flight": in_flight}
         return {**shown, **more, "problems": found}
 
 

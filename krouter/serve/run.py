@@ -23,6 +23,7 @@ from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem
 from krouter.route import Log
 from krouter.serve.app import App
+from krouter.serve.console import Console
 from krouter.serve.door import PATIENCE, Door, Patience, watch
 from krouter.serve.guard import Guard
 from krouter.serve.intake import Gate
@@ -105,8 +106,9 @@ def open_server(
 ) -> Served:
     """Everything loaded and the port bound; `log` is told the steps of requests if they are
     `traced`. Raises ConfigError."""
+    console = Console(log, now)
     house = House(
-        paths, env, HttpWire(), log, required=required, now=now, ledger=ledger, traced=traced
+        paths, env, HttpWire(), console, required=required, now=now, ledger=ledger, traced=traced
     )
     settings = house.router.world.settings
     host, port = host or settings.server.host, settings.server.port if port is None else port
@@ -114,7 +116,7 @@ def open_server(
     if public and not house.keys.required:
         raise ConfigError([_open_door(paths, host)])
     bound = _bind(host, port)
-    limiter = Limiter(Spending(paths.spending, now, partial(log, "SPENDING")), now)
+    limiter = Limiter(Spending(paths.spending, now, partial(console, "SPENDING")), now)
     strangers = Strangers(proxies=Proxies.read(env.get("FORWARDED_ALLOW_IPS", "")))
     guard = Guard(house.keys, gate_of(settings, host), public, limiter, strangers)
     metrics = Metrics(lambda: house.router.world.board)
@@ -126,10 +128,12 @@ def open_server(
     def problems() -> list[str]:
         return [*house.problems, *limiter.problems]
 
-    app = App(house.router, guard, problems, house.pool, metrics, paths.home)
+    app = App(house, guard, problems, metrics, console)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
-    return Served(house, app, limiter, url, uvicorn.Server(_uvicorn_config(app)), bound)
+    served = Served(house, app, limiter, url, uvicorn.Server(_uvicorn_config(app)), bound)
+    app.live.is_over = lambda: served.server.should_exit
+    return served
 
 
 def _open_door(paths: Paths, host: str) -> Problem:

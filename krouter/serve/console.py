@@ -1,0 +1,61 @@
+"""The last lines of the live log, kept while krouter runs, and `GET /api/log`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from krouter.route import Log
+
+KEPT_LINES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line; `at` is in epoch seconds, `number` counts all lines from 1."""
+
+    number: int
+    at: float
+    kind: str
+    text: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {"at": self.at, "kind": self.kind, "text": self.text}
+
+
+class Console:
+    """A log that keeps its last lines, and passes each on. May be told from any thread."""
+
+    def __init__(self, log: Log, now: Callable[[], float]) -> None:
+        self._log = log
+        self._now = now
+        self._numbers = count(1)
+        self._lines: deque[Line] = deque(maxlen=KEPT_LINES)
+
+    def __call__(self, kind: str, text: str) -> None:
+        self._lines.append(Line(next(self._numbers), self._now(), kind, text))
+        self._log(kind, text)
+
+    def last(self, most: int = KEPT_LINES) -> list[Line]:
+        """The last lines, oldest first."""
+        return list(self._lines.copy())[-most:]
+
+    def since(self, number: int) -> list[Line]:
+        """Those after the line of this number, oldest first, as far as they are kept."""
+        return [line for line in self._lines.copy() if line.number > number]
+
+
+def add_log(app: FastAPI, console: Console) -> None:
+    """The live log, for those who have no terminal to see it in."""
+
+    @app.get("/api/log")
+    async def log(limit: int = KEPT_LINES) -> dict[str, Any]:
+        if not 1 <= limit <= KEPT_LINES:
+            raise HTTPException(400, f"limit must be a whole number from 1 to {KEPT_LINES}.")
+        return {"lines": [line.as_json() for line in console.last(limit)]}

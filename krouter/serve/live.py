@@ -1,0 +1,161 @@
+"""`GET /api/live`: what happens, as server-sent events, to whoever listens.
+
+Nothing is told while a request is answered: as long as somebody listens, the records of requests,
+the log and the snapshot are looked at some times a second, and what is new in them is told. So
+nobody's request costs more where nobody listens, and little where somebody does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from itertools import count
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response, StreamingResponse
+
+from krouter.answer import described
+from krouter.load import House
+from krouter.serve.console import Console
+from krouter.serve.news import Event, NewLines, NewSteps, NewView
+from krouter.serve.view import snapshot
+
+LOOK_SECONDS = 0.1
+"""How often requests and the log are looked at."""
+VIEW_LOOKS = 5
+"""With every how many of these looks a snapshot is taken."""
+MOST_WAITING = 1000
+"""Events that wait for a listener that does not take them."""
+SILENCE_SECONDS = 15.0
+"""After which a listener gets a sign of life."""
+
+HEAD = "krouter.head"
+"""In the scope of a request that is to be answered without a body."""
+
+Sources = tuple[Callable[[], list[Event]], ...]
+"""Each gives what is new since it was last asked; the last is the dearest."""
+
+_log = logging.getLogger("krouter")
+
+
+class Listener:
+    """One who listens: bounded, so that a slow one loses events and is told how many."""
+
+    def __init__(self, silence: float = SILENCE_SECONDS) -> None:
+        self._silence = silence
+        self._waiting: deque[bytes] = deque()
+        self._lost = 0
+        self._come = asyncio.Event()
+        self._over = False
+
+    def tell(self, event: bytes) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            self._lost += 1
+        else:
+            self._waiting.append(event)
+        self._come.set()
+
+    def end(self) -> None:
+        """Nothing more will come."""
+        self._over = True
+        self._come.set()
+
+    async def events(self) -> AsyncIterator[bytes]:
+        """What is told, until the end."""
+        while not self._over:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._silence):
+                    await self._come.wait()
+            self._come.clear()
+            yield self._taken() or b": still here\n\n"
+
+    def _taken(self) -> bytes:
+        taken = b"".join(self._waiting)
+        self._waiting.clear()
+        lost, self._lost = self._lost, 0
+        return taken + (encoded("lost", {"events": lost}) if lost else b"")
+
+
+class Live:
+    """Tells all listeners what is new; it looks for news only while there are any. `is_over` says
+    when no more is to be told, since krouter is about to end."""
+
+    def __init__(self, house: House, console: Console) -> None:
+        self.is_over: Callable[[], bool] = lambda: False
+        self._house = house
+        self._console = console
+        self._listeners: set[Listener] = set()
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether anybody listens, or did a moment ago."""
+        return self._looking is not None and not self._looking.done()
+
+    async def listen(self) -> AsyncIterator[bytes]:
+        """The events of one listener: all that happens after the first of them."""
+        await asyncio.to_thread(self._house.router.world.catalog.warm_up)
+        listener = Listener()
+        self._listeners.add(listener)
+        try:
+            if not self.is_looking:
+                self._looking = asyncio.create_task(self._look(self._sources()))
+            yield encoded("hello", {"now": self._house.router.world.pool.now()})
+            async for events in listener.events():
+                yield events
+        finally:
+            self._listeners.discard(listener)
+
+    def _sources(self) -> Sources:
+        """What is new from now on."""
+        house = self._house
+        steps, lines = NewSteps(house.router.routes), NewLines(self._console)
+        view = NewView(snapshot(house))
+        return (
+            lambda: steps.look(house.router.routes),
+            lines.look,
+            lambda: view.look(snapshot(house)),
+        )
+
+    async def _look(self, sources: Sources) -> None:
+        for looks in count(1):
+            await asyncio.sleep(LOOK_SECONDS)
+            if not self._listeners or self.is_over():
+                break
+            for source in sources if looks % VIEW_LOOKS == 0 else sources[:-1]:
+                self._tell(source)
+        for listener in self._listeners:
+            listener.end()
+
+    def _tell(self, source: Callable[[], list[Event]]) -> None:
+        try:
+            events = [encoded(name, data) for name, data in source()]
+        except Exception as error:  # the next event must be told
+            _log.error("looking for news failed with %s\n%s", *described(error))
+            return
+        for event in events:
+            for listener in self._listeners:
+                listener.tell(event)
+
+
+def encoded(name: str, data: dict[str, Any]) -> bytes:
+    """A server-sent event."""
+    return f"event: {name}\ndata: {json.dumps(data, ensure_ascii=False)}\n\n".encode(
+        errors="replace"
+    )
+
+
+def add_live(app: FastAPI, live: Live) -> None:
+    """The events."""
+
+    @app.get("/api/live")
+    async def events(request: Request) -> Response:
+        headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
+        if HEAD in request.scope:
+            return Response(headers=headers, media_type="text/event-stream")
+        return StreamingResponse(live.listen(), headers=headers, media_type="text/event-stream")
