@@ -36,7 +36,7 @@ from krouter.router import Router
 from krouter.secrets import Secrets
 from krouter.settings import Settings, load_settings
 from krouter.wire import Wire
-from krouter.world import World
+from krouter.world import Tracing, World
 
 _log = logging.getLogger("krouter")
 
@@ -141,6 +141,7 @@ class House:
         self._env = env
         self._log = log
         self._traced = traced and log is not quiet
+        self._tracing = Tracing(self._traced)
         self._now = now
         self._required = required
         self._settings = settings
@@ -202,11 +203,16 @@ class House:
             lanes=load_lanes(),
             wire=wire,
             log=self._log,
-            traced=self._traced,
+            tracing=self._tracing,
             catalog=build_catalog(load_models, config.settings.reads),
             pool=self.pool,
             is_own_key=lambda token: self.keys.match(token) is not None,
         )
+
+    def trace(self, listens: bool) -> None:
+        """Has the steps of requests logged as long as somebody `listens`, or in any case where they
+        are `traced`."""
+        self._tracing.on = self._traced or listens
 
     @property
     def problems(self) -> list[str]:

@@ -228,7 +228,7 @@ class Router:
         route.ended = world.board.now()
         self._late.over(route, lambda news: self._amend(route, news, world))
         if world.traced:
-            world.log("ROUTE", _summary(route))
+            world.log("ROUTE", summary(route))
         for book in self.books:
             book(route)
 
@@ -240,7 +240,8 @@ class Router:
             book(route, news)
 
 
-def _summary(route: Route) -> str:
+def summary(route: Route) -> str:
+    """What the log says of a request that is over."""
     usage, tries, took = route.usage, len(route.attempts), (route.ended or 0.0) - route.began
     return (
         f"{route.id} {route.asked} → {route.served or '-'}: {route.outcome},"

@@ -66,6 +66,13 @@ def plan_key(combo: Combo, ask: Ask) -> tuple[str, str, str, bool]:
     return combo.name, combo.models[0].model, ask.dialect, ask.stream
 
 
+@dataclass(slots=True)
+class Tracing:
+    """Whether the steps of requests are logged; where not, no line of them need be made."""
+
+    on: bool = True
+
+
 @dataclass(frozen=True, slots=True)
 class World:
     """What a walk works with: one consistent view of settings, providers and combos, and the
@@ -85,8 +92,7 @@ class World:
     unserved: Mapping[str, str] = field(default_factory=dict)
     """Combos whose files are wrong, and how."""
     is_own_key: Callable[[str], bool] = field(default=lambda token: False)
-    traced: bool = True
-    """Whether the steps of requests are logged; where not, no line of them need be made."""
+    tracing: Tracing = field(default_factory=Tracing)
     keep_alive: float = KEEP_ALIVE_SECONDS
     """Seconds of silence before a caller that waits for a stream gets a sign of life."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -99,6 +105,10 @@ class World:
         default_factory=dict, init=False
     )
     """What `lineup` has found of an entry's provider, by its model, accounts and the dialect."""
+
+    @property
+    def traced(self) -> bool:
+        return self.tracing.on
 
     def accounts_of(self, provider: str, entry: Entry) -> Iterator[Account]:
         """The accounts that `entry` may be sent to."""

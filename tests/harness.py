@@ -109,7 +109,9 @@ class Krouter:
         ledger: bool = False,
         leaps: Upstream | None = None,
         patience: Patience | None = None,
+        traced: bool = True,
     ) -> None:
+        self._traced = traced
         self._patience = patience
         self._ledger = ledger
         self._leaps = leaps
@@ -137,6 +139,7 @@ class Krouter:
             log=self._log,
             now=self.clock,
             ledger=self._ledger,
+            traced=self._traced,
         )
         if self._patience is not None:
             self.served.patience = self._patience

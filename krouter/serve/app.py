@@ -236,7 +236,7 @@ def build_rest(
     add_metrics(app, metrics)
     add_view(app, house, problems)
     add_live(app, live)
-    add_log(app, console)
+    add_log(app, console, router)
     return app
 
 

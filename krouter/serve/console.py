@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -11,7 +11,8 @@ from typing import Any
 from fastapi import FastAPI
 from starlette.exceptions import HTTPException
 
-from krouter.route import Log
+from krouter.route import Log, Route
+from krouter.router import Router, summary
 
 KEPT_LINES = 500
 
@@ -51,11 +52,24 @@ class Console:
         return [line for line in self._lines.copy() if line.number > number]
 
 
-def add_log(app: FastAPI, console: Console) -> None:
+def lines_of(console: Console, routes: Iterable[Route], most: int) -> list[Line]:
+    """The last lines; of requests that were over before anybody wanted to see their steps, the one
+    line that tells what came of them."""
+    kept = console.last()
+    told = {line.text.partition(" ")[0] for line in kept if line.kind == "ROUTE"}
+    untold = [
+        Line(0, route.ended, "ROUTE", summary(route))
+        for route in routes
+        if route.ended is not None and route.id not in told
+    ]
+    return sorted([*untold, *kept], key=lambda line: line.at)[-most:]
+
+
+def add_log(app: FastAPI, console: Console, router: Router) -> None:
     """The live log, for those who have no terminal to see it in."""
 
     @app.get("/api/log")
     async def log(limit: int = KEPT_LINES) -> dict[str, Any]:
         if not 1 <= limit <= KEPT_LINES:
             raise HTTPException(400, f"limit must be a whole number from 1 to {KEPT_LINES}.")
-        return {"lines": [line.as_json() for line in console.last(limit)]}
+        return {"lines": [line.as_json() for line in lines_of(console, router.routes, limit)]}

@@ -102,6 +102,7 @@ class Live:
         await asyncio.to_thread(self._house.router.world.catalog.warm_up)
         listener = Listener()
         self._listeners.add(listener)
+        self._house.trace(True)
         try:
             if not self.is_looking:
                 self._looking = asyncio.create_task(self._look(self._sources()))
@@ -110,6 +111,7 @@ class Live:
                 yield events
         finally:
             self._listeners.discard(listener)
+            self._house.trace(bool(self._listeners))
 
     def _sources(self) -> Sources:
         """What is new from now on."""

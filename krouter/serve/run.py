@@ -107,6 +107,7 @@ def open_server(
     """Everything loaded and the port bound; `log` is told the steps of requests if they are
     `traced`. Raises ConfigError."""
     console = Console(log, now)
+    traced = traced and log is not quiet
     house = House(
         paths, env, HttpWire(), console, required=required, now=now, ledger=ledger, traced=traced
     )

@@ -288,6 +288,25 @@ def test_lines_of_the_log_are_told_and_kept(start: Start) -> None:
     assert krouter.lines[-1] == f"ROUTE {line['text']}", "and printed as before"
 
 
+def test_without_a_terminal_steps_are_logged_only_while_somebody_listens(tmp_path: Path) -> None:
+    with Krouter(tmp_path, traced=False) as krouter:
+        krouter.chat("demo")
+        assert not krouter.lines
+        (before,) = krouter.http.get("/api/log").json()["lines"]
+        assert before["kind"] == "ROUTE"
+        assert "demo → demo/assistant: answered, 1 attempt" in before["text"]
+        with listening(krouter) as ear:
+            krouter.chat("demo")
+            ear.until("log", kind="ROUTE")
+        kinds = [line["kind"] for line in krouter.http.get("/api/log").json()["lines"]]
+        assert kinds == ["ROUTE", "COMBO", "COMBO", "ROUTE"]
+        while krouter.served.app.live.is_looking:
+            krouter.http.get("/health")
+        printed = len(krouter.lines)
+        krouter.chat("demo")
+        assert len(krouter.lines) == printed
+
+
 @pytest.mark.parametrize("limit", ["0", "501", "-1", "x", "", "1e3"])
 def test_a_limit_that_is_none_is_refused(krouter: Krouter, limit: str) -> None:
     reply = krouter.http.get(f"/api/log?limit={limit}")
@@ -355,7 +374,7 @@ def test_silence_is_broken_by_a_comment() -> None:
 def test_the_stream_ends_when_krouter_does(tmp_path: Path) -> None:
     with Krouter(tmp_path) as krouter, ThreadPoolExecutor(1) as pool, listening(krouter) as ear:
         ended = pool.submit(lambda: list(ear.lines))
-        krouter._server.stop()
+        krouter.served.stop()
         assert ended.result(20) is not None
 
 
@@ -364,11 +383,8 @@ def test_nobody_looks_for_news_while_nobody_listens(tmp_path: Path) -> None:
         live = krouter.served.app.live
         with listening(krouter):
             assert live.is_looking
-        for _ in range(500):
-            if not live.is_looking:
-                break
+        while live.is_looking:
             krouter.http.get("/health")
-        assert not live.is_looking
 
 
 def test_head_has_no_endless_body(krouter: Krouter) -> None:
