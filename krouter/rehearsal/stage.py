@@ -15,7 +15,7 @@ from krouter.reporter import load_reporters
 from krouter.script import Credentials, Director, Faults
 from krouter.secrets import Secrets
 from krouter.virtual import VirtualLoop
-from krouter.world import World
+from krouter.world import Tracing, World
 
 INVENTED = "rehearsed"
 """The account of a provider that has none."""
@@ -79,7 +79,7 @@ class Stage:
             secrets=Secrets(self.env, clock=loop.time, now=loop.wall),
             wire=load_script().wire(director, self.faults, self.credentials),
             log=_unheard,
-            traced=False,
+            tracing=Tracing(False),
             is_own_key=_is_no_key,
             chance=chance.random,
             mark=lambda: f"{chance.getrandbits(64):016x}",
