@@ -14,7 +14,6 @@ import hmac
 import json
 import os
 import secrets
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from krouter.allowance import MOST_PER_MINUTE, Budget, check_models, parse_budge
 from krouter.private import check_regular
 from krouter.problems import ConfigError, Problem, did_you_mean, problems_of
 from krouter.settings import Name, check_name
+from krouter.written import replace_whole, target_of
 
 try:
     import fcntl
@@ -262,7 +262,7 @@ def _check_name(path: Path, name: str) -> None:
 def _alone(path: Path) -> Iterator[None]:
     """Lets one process at a time read the file and write it anew, so that none undoes what another
     has done. Raises ConfigError."""
-    lock = _target(path).with_name(f".{_target(path).name}.lock")
+    lock = target_of(path).with_name(f".{target_of(path).name}.lock")
     with _told(path):
         lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         held = _lock(lock)
@@ -306,11 +306,6 @@ def _is_at(path: Path, held: int) -> bool:
         return False
 
 
-def _target(path: Path) -> Path:
-    """The file itself, where the path is a link to it."""
-    return Path(os.path.realpath(path))
-
-
 @contextlib.contextmanager
 def _told(path: Path) -> Iterator[None]:
     """What the system refuses, as a ConfigError."""
@@ -325,19 +320,4 @@ def _write(path: Path, keys: tuple[Key, ...]) -> None:
     content = _KeyFile(keys=keys).model_dump(mode="json", exclude_none=True)
     text = json.dumps(content, indent=2) + "\n"
     with _told(path):
-        _replace(_target(path), text.encode())
-
-
-def _replace(path: Path, content: bytes) -> None:
-    """Write `path` whole or not at all, for the owner's eyes only (mkstemp makes it 0600)."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
-        raise
+        replace_whole(target_of(path), text.encode())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -152,6 +153,7 @@ class House:
         self.store = store or open_combos(paths)
         self._anew = False
         self._wake = asyncio.Event()
+        self._refreshing = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._secrets = Secrets(env, folder=paths.home, now=now)
         make_private(paths.keys)
@@ -234,7 +236,11 @@ class House:
 
     def refresh(self, anew: bool = False) -> bool:
         """Takes in what has changed on disk; whether anything was. A bad file changes nothing but
-        `problems`. `anew` is to read all of it, and to tell all that is wrong."""
+        `problems`. `anew` is to read all of it, and to tell all that is wrong. From any thread."""
+        with self._refreshing:
+            return self._refresh(anew)
+
+    def _refresh(self, anew: bool) -> bool:
         if anew:
             self._stamp, self._vanished, self._config_problems = (), True, ()
             self.keys.reload()
@@ -276,8 +282,17 @@ class House:
         if self.ledger is not None:
             self.ledger.configure(config.settings.ledger.days, config.settings.ledger.megabytes)
 
+    async def take_in(self) -> None:
+        """`refresh` in another thread, and what is to be made ready for what has changed."""
+        if await asyncio.to_thread(self.refresh):
+            self.warm_up()
+
     def recollect(self) -> bool:
         """Takes in accounts that the environment has gained or lost; whether anything changed."""
+        with self._refreshing:
+            return self._recollect()
+
+    def _recollect(self) -> bool:
         config, before = self._config, self._config.accounts
         accounts = collect_accounts(config.registry, config.settings, self._env)
         if accounts == before:

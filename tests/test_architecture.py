@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 
 # Each room may import the rooms before it.
 LAYERS = (
-    ("_version", "virtual"),
+    ("_version", "virtual", "written"),
     ("problems", "resets", "errortext", "tokens", "blot", "allowance", "spending", "private"),
     ("settings", "errors", "body", "sse", "accepts", "cases"),
     ("script",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
@@ -76,9 +76,8 @@ def add_quota(app: FastAPI, router: Router, pool: Pool) -> None:
 
     @app.post("/api/quota")
     async def report(request: Request) -> dict[str, Any]:
-        raw = await _body(request)
+        told = await read_json(request, Reported)
         now = pool.now()
-        told = _parsed(raw)
         provider, account = _account(told, router.world)
         resets_at = None if told.resets_at is None else moment(told.resets_at, now)
         if told.resets_at is not None and resets_at is None:
@@ -91,6 +90,14 @@ def add_quota(app: FastAPI, router: Router, pool: Pool) -> None:
         return {**shown, "combos": _naming(provider, figure.model, world)}
 
 
+M = TypeVar("M", bound=BaseModel)
+
+
+async def read_json(request: Request, model: type[M]) -> M:
+    """The body of an admin call. Raises HTTPException that says what of it is wrong."""
+    return _parsed(await _body(request), model)
+
+
 async def _body(request: Request) -> bytes:
     try:
         return await read_body(request.receive, request_headers(request.scope), MOST_BYTES)
@@ -100,11 +107,11 @@ async def _body(request: Request) -> bytes:
         raise HTTPException(400, "The request did not come whole.") from None
 
 
-def _parsed(raw: bytes) -> Reported:
+def _parsed(raw: bytes, model: type[M]) -> M:
     try:
-        return Reported.model_validate(json.loads(raw))
+        return model.model_validate(json.loads(raw))
     except ValidationError as error:
-        problems = problems_of(error, "", Reported)
+        problems = problems_of(error, "", model)
         raise _invalid(" ".join(str(each).removeprefix(": ") for each in problems)) from None
     except (ValueError, RecursionError):
         raise _invalid("The body is not JSON.") from None

@@ -27,6 +27,7 @@ from krouter.load import House
 from krouter.metrics import Metrics
 from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
+from krouter.serve.combosapi import add_combos
 from krouter.serve.console import Console, add_log
 from krouter.serve.guard import Guard
 from krouter.serve.hot import Endpoint, send_refusal, send_whole
@@ -236,6 +237,7 @@ def build_rest(
     add_metrics(app, metrics)
     add_view(app, house, problems)
     add_live(app, live)
+    add_combos(app, house)
     add_log(app, console, router)
     return app
 
@@ -306,6 +308,7 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
             "GET  /api/routes            what happened to the last requests\n"
             "GET  /api/quota             what is left of each account; POST tells of it\n"
             "GET  /api/view, /api/live   combos and accounts as they are now, and what happens\n"
+            "GET  /api/combos/NAME       the file of a combo; PUT saves it, DELETE removes it\n"
             "GET  /api/log               the last lines of the live log\n"
         )
 
