@@ -35,7 +35,7 @@ from krouter.reporter import load_reporters
 from krouter.route import Log, Route
 from krouter.router import Router
 from krouter.secrets import Secrets
-from krouter.settings import Settings, load_settings
+from krouter.settings import Settings, load_settings, parse_settings
 from krouter.wire import Wire
 from krouter.world import Tracing, World
 
@@ -303,6 +303,11 @@ class House:
 
     def _read_config(self) -> Config:
         return load_config(self.paths, self._env, required=self._required, settings=self._settings)
+
+    def judge(self, text: str) -> Config:
+        """What `text` would be as the settings file. Raises ConfigError with every problem."""
+        settings = parse_settings(text, str(self.paths.config))
+        return load_config(self.paths, self._env, settings=settings)
 
     def _refresh_config(self) -> bool:
         if self._settings is not None:

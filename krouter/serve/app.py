@@ -42,6 +42,7 @@ from krouter.serve.intake import (
 from krouter.serve.live import HEAD, Live, add_live
 from krouter.serve.models import KEY, add_models
 from krouter.serve.refused import failed, final, refused
+from krouter.serve.settingsapi import add_settings
 from krouter.serve.view import add_view
 from krouter.serve.whole import WHOLE, RawHeaders
 from krouter.wire import Headers
@@ -238,6 +239,7 @@ def build_rest(
     add_view(app, house, problems)
     add_live(app, live)
     add_combos(app, house)
+    add_settings(app, house)
     add_log(app, console, router)
     return app
 
@@ -309,6 +311,7 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
             "GET  /api/quota             what is left of each account; POST tells of it\n"
             "GET  /api/view, /api/live   combos and accounts as they are now, and what happens\n"
             "GET  /api/combos/NAME       the file of a combo; PUT saves it, DELETE removes it\n"
+            "PUT  /api/settings, /api/providers/NAME   change krouter.toml\n"
             "GET  /api/log               the last lines of the live log\n"
         )
 

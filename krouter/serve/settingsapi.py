@@ -1,0 +1,165 @@
+"""`PUT /api/settings`, `PUT /api/providers/NAME`: what the pages may change of `krouter.toml`."""
+
+from __future__ import annotations
+
+import asyncio
+import stat
+import threading
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from fastapi import FastAPI, HTTPException, Query, Request
+from pydantic import BaseModel, ConfigDict
+
+from krouter.load import House
+from krouter.private import check_regular
+from krouter.problems import ConfigError, Problem, did_you_mean
+from krouter.serve.admin import read_json
+from krouter.serve.combofiles import refused
+from krouter.serve.intake import Refusal
+from krouter.serve.tomledit import Edits, Unsuitable, edited, shown_diff
+from krouter.serve.view import shown_path
+from krouter.settings import LARGEST_FILE, AccountStrategy, Count, Flag, Text, is_there
+from krouter.written import replace_whole, target_of
+
+
+class _Given(BaseModel):
+    """A field that is not given stays as it is; one that is null goes back to its default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    def edits(self, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+        for name in self.model_fields_set:
+            value = getattr(self, name)
+            if isinstance(value, _Given):
+                yield from value.edits((*path, name))
+            else:
+                yield (*path, name), value
+
+
+class GivenPool(_Given):
+    enabled: Flag | None = None
+    round_robin: Flag | None = None
+    models: list[Text] | None = None
+
+
+class GivenPools(_Given):
+    image: GivenPool = GivenPool()
+    pdf: GivenPool = GivenPool()
+    audio: GivenPool = GivenPool()
+    video: GivenPool = GivenPool()
+
+
+class GivenAccounts(_Given):
+    """What there is to say of a provider's accounts, or of all of them."""
+
+    account_strategy: AccountStrategy | None = None
+    account_sticky_limit: Count | None = None
+
+
+class GivenSettings(GivenAccounts):
+    combo_round_robin: Flag | None = None
+    combo_sticky_limit: Count | None = None
+    reply_model: str | None = None
+    vision_adapter: GivenPools = GivenPools()
+
+    def edits(self, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+        for where, value in super().edits(path):
+            yield where if where[0] == "vision_adapter" else ("routing", *where), value
+
+
+Dry = Annotated[bool, Query()]
+"""Whether only the diff is asked for."""
+
+
+def add_settings(app: FastAPI, house: House) -> None:
+    """Changes of the settings, which are judged by what loads them."""
+    file = SettingsFile(house)
+
+    async def change(edits: Edits, dry: bool) -> dict[str, Any]:
+        diff = await asyncio.to_thread(file.change, edits, dry)
+        if diff and not dry:
+            await house.take_in()
+        return {"diff": diff}
+
+    @app.put("/api/settings")
+    async def settings(request: Request, dry: Dry = False) -> dict[str, Any]:
+        given = await read_json(request, GivenSettings)
+        return await change(dict(given.edits()), dry)
+
+    @app.put("/api/providers/{name}")
+    async def provider(name: str, request: Request, dry: Dry = False) -> dict[str, Any]:
+        given = await read_json(request, GivenAccounts)
+        return await change(dict(given.edits(("provider", _spelled(name, house)))), dry)
+
+
+def _spelled(name: str, house: House) -> str:
+    """The provider as the settings call it, which may be by an alias. Raises HTTPException."""
+    world = house.router.world
+    provider = world.registry.find(name)
+    if provider is None:
+        hint = did_you_mean(name, world.registry.names_with_aliases())
+        raise HTTPException(404, f"There is no provider {name[:100]!r}. {hint}".strip())
+    spellings = world.settings.provider
+    found = (each for each in spellings if world.registry.find(each) is provider)
+    return next(found, provider.name)
+
+
+class SettingsFile:
+    """`krouter.toml`, of which some values are changed and nothing else."""
+
+    def __init__(self, house: House) -> None:
+        self._house = house
+        self._path = house.paths.config
+        self._changing = threading.Lock()
+
+    def change(self, edits: Edits, dry: bool) -> str:
+        """The diff, which is written unless this is a `dry` run. Raises Refusal."""
+        with self._changing:
+            raw = self._raw()
+            old = self._judged(raw)
+            try:
+                new = edited(old, edits)
+                self._house.judge(new)
+            except Unsuitable as error:
+                raise Refusal(409, f"{self._shown}: {error}. Change it by hand.") from None
+            except ConfigError as error:
+                raise refused(list(error.problems)) from None
+            if new != old and not dry:
+                self._write(raw, new)
+        return shown_diff(old, new, self._path.name)
+
+    @property
+    def _shown(self) -> str:
+        return shown_path(self._path)
+
+    def _raw(self) -> bytes:
+        if not is_there(self._path):
+            return b""
+        try:
+            check_regular(self._path)
+            with self._path.open("rb") as file:
+                return file.read(LARGEST_FILE + 1)
+        except OSError as error:
+            raise Refusal(409, f"{self._shown} cannot be read: {error.strerror}.") from None
+
+    def _judged(self, raw: bytes) -> str:
+        """The text of a file that is good as it is."""
+        try:
+            text = raw.decode("utf-8-sig")
+            self._house.judge(text)
+        except UnicodeDecodeError as error:
+            raise refused([Problem(self._shown, "", f"not UTF-8 (byte {error.start}).")]) from None
+        except ConfigError as error:
+            raise refused(list(error.problems)) from None
+        return text
+
+    def _write(self, old: bytes, new: str) -> None:
+        path = target_of(self._path)
+        mark = b"\xef\xbb\xbf" if old.startswith(b"\xef\xbb\xbf") else b""
+        try:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+            replace_whole(path, mark + new.encode(), mode)
+        except OSError as error:
+            raise Refusal(409, f"{self._shown} cannot be written: {error.strerror}.") from None
