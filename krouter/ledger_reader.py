@@ -17,42 +17,20 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from krouter.ledger_file import LedgerFile, Trouble
+from krouter.ledger_filter import ALL as ALL
+from krouter.ledger_filter import Filter as Filter
+from krouter.ledger_filter import LedgerError as LedgerError
+from krouter.ledger_filter import condition
 from krouter.ledger_journal import has_left_over
 from krouter.ledger_schema import MIGRATIONS, Foreign, check_ours, file_id, version_of
-from krouter.problems import did_you_mean
 from krouter.records import VERSION, RecordError, decode
-from krouter.route import REASONS, End, Route
+from krouter.route import Route
 
 By = Literal["model", "combo", "account", "key", "day"]
 
 BUSY_SECONDS = 5.0
 SHORTEST_PREFIX = 4
 MOST_NAMED = 5
-
-
-class LedgerError(Exception):
-    """The ledger cannot be read, or has not what was asked for; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Filter:
-    """Which requests are meant: those that pass all that is given.
-
-    `combo` and `caller`, the name of a key, are exact names. `model` is a pattern with `*`, `?` and
-    `[…]`, over the entry that served and those that were tried. `status` is `ok`, `failed`, an HTTP
-    status that the caller or an attempt got, or a reason of `REASONS`. They began at `since` or
-    later and before `until`, in epoch seconds.
-    """
-
-    combo: str | None = None
-    caller: str | None = None
-    model: str | None = None
-    status: str | None = None
-    since: float | None = None
-    until: float | None = None
-
-
-ALL = Filter()
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,43 +286,6 @@ def _usage_row(values: tuple[Any, ...]) -> UsageRow:
     key, requests, attempts, *halves = values
     sums = [(high << 32) + low for high, low in zip(halves[::2], halves[1::2], strict=True)]
     return UsageRow(key, requests, attempts, *sums)
-
-
-def condition(filter: Filter) -> tuple[str, list[Any]]:
-    """The condition on a request `r`, and the values for it. Raises LedgerError."""
-    tests: list[tuple[str, list[Any]]] = []
-    if filter.combo is not None:
-        tests.append(("r.combo = ?", [filter.combo]))
-    if filter.caller is not None:
-        tests.append(("r.caller = ?", [filter.caller]))
-    if filter.model is not None:
-        tests.append((f"(r.served GLOB ? OR {_tried('entry GLOB ?')})", [filter.model] * 2))
-    if filter.status is not None:
-        tests.append(_status(filter.status))
-    if filter.since is not None:
-        tests.append(("r.began >= ?", [filter.since]))
-    if filter.until is not None:
-        tests.append(("r.began < ?", [filter.until]))
-    values = [value for _, given in tests for value in given]
-    return " AND ".join(test for test, _ in tests) or "1", values
-
-
-def _status(status: str) -> tuple[str, list[Any]]:
-    if status == "ok":
-        return "r.outcome = ?", [str(End.ANSWERED)]
-    if status == "failed":
-        return "r.outcome <> ?", [str(End.ANSWERED)]
-    if status.isascii() and status.isdigit() and len(status) <= 3:
-        return f"(r.status = ? OR {_tried('status = ?')})", [int(status)] * 2
-    if status in REASONS:
-        return "instr(r.reasons, ?) > 0", [f"|{status}|"]
-    known = ("ok", "failed", *sorted(map(str, REASONS)))
-    hint = did_you_mean(status, known) or f"Known: {', '.join(known)}, or a number."
-    raise LedgerError(f"No request has the status {status!r}. {hint}")
-
-
-def _tried(test: str) -> str:
-    return f"EXISTS (SELECT 1 FROM attempts WHERE request = r.number AND {test})"  # noqa: S608
 
 
 def _end(db: sqlite3.Connection) -> Cursor:

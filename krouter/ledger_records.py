@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
-from krouter.ledger_reader import ALL, ROW, Filter, LedgerReader, Row, condition, row_of
+from krouter.ledger_filter import ALL, Filter, condition
+from krouter.ledger_reader import ROW, LedgerReader, Row, row_of
+from krouter.records import VERSION, RecordError, decode
+from krouter.route import Route
 
 AT_ONCE = 500
 """Records that are read in one transaction."""
@@ -45,6 +50,23 @@ def records(ledger: LedgerReader, filter: Filter = ALL) -> Iterator[Kept]:
             yield kept
         if len(found) < AT_ONCE:
             return
+
+
+def newest(ledger: LedgerReader, filter: Filter = ALL, limit: int = 20) -> list[Route]:
+    """The routes that ids put last, in reverse, less those that this krouter cannot read. Raises
+    LedgerError."""
+    where, values = condition(filter)
+    query = (
+        "SELECT k.record FROM requests r JOIN records k ON k.request = r.number"  # noqa: S608
+        f" WHERE {where} AND k.form <= {VERSION} ORDER BY r.id DESC LIMIT ?"
+    )
+    with ledger.opened() as db:
+        found = db.execute(query, (*values, limit)).fetchall()
+    routes: list[Route] = []
+    for (record,) in found:
+        with suppress(RecordError):
+            routes.append(decode(record, partial(combo_text, ledger)))
+    return routes
 
 
 def combo_text(ledger: LedgerReader, digest: str) -> bytes | None:

@@ -40,7 +40,7 @@ LAYERS = (
     ("answer", "attempt", "standing", "poller", "embeddable", "late", "judging"),
     ("naming",),
     ("unanswerable",),
-    ("ledger", "ledger_file", "ledger_journal", "ledger_reader", "ledger_schema"),
+    ("ledger", "ledger_file", "ledger_filter", "ledger_journal", "ledger_reader", "ledger_schema"),
     ("ledger_records",),
     ("lineup",),
     ("coverage",),

@@ -25,7 +25,6 @@ from krouter.dialects.messages import MESSAGES
 from krouter.dialects.responses import RESPONSES
 from krouter.load import House
 from krouter.metrics import Metrics
-from krouter.router import Router
 from krouter.serve.admin import PREFIX, add_quota, check_site, check_type
 from krouter.serve.combosapi import add_combos
 from krouter.serve.console import Console, add_log
@@ -42,6 +41,7 @@ from krouter.serve.intake import (
 from krouter.serve.live import HEAD, Live, add_live
 from krouter.serve.models import KEY, add_models
 from krouter.serve.refused import failed, final, refused
+from krouter.serve.routesapi import add_routes
 from krouter.serve.settingsapi import add_settings
 from krouter.serve.view import add_view
 from krouter.serve.whole import WHOLE, RawHeaders
@@ -233,7 +233,7 @@ def build_rest(
     add_errors(app)
     add_pages(app, house, guard, problems)
     add_models(app, router)
-    add_routes(app, router)
+    add_routes(app, house)
     add_quota(app, router, house.pool)
     add_metrics(app, metrics)
     add_view(app, house, problems)
@@ -307,7 +307,7 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
             "GET  /v1/models, /v1beta/models   combos and models\n"
             "GET  /health\n"
             "GET  /metrics               numbers for Prometheus\n"
-            "GET  /api/routes            what happened to the last requests\n"
+            "GET  /api/routes            what happened to requests\n"
             "GET  /api/quota             what is left of each account; POST tells of it\n"
             "GET  /api/view, /api/live   combos and accounts as they are now, and what happens\n"
             "GET  /api/combos/NAME       the file of a combo; PUT saves it, DELETE removes it\n"
@@ -328,22 +328,6 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
         combos, in_flight = len(world.combos), world.board.in_flight
         more = {"home": str(house.paths.home), "combos": combos, "in_flight": in_flight}
         return {**shown, **more, "problems": found}
-
-
-def add_routes(app: FastAPI, router: Router) -> None:
-    """What happened to the last requests."""
-
-    @app.get("/api/routes")
-    async def routes(limit: int = 50) -> list[dict[str, Any]]:
-        newest = list(router.routes)[-max(1, min(limit, len(router.routes) or 1)) :]
-        return [route.as_json() for route in reversed(newest)]
-
-    @app.get("/api/routes/{route_id}")
-    async def route(route_id: str) -> dict[str, Any]:
-        for candidate in reversed(router.routes):
-            if candidate.id == route_id:
-                return candidate.as_json()
-        raise HTTPException(404, f"No route {route_id!r} is remembered.")
 
 
 def add_metrics(app: FastAPI, metrics: Metrics) -> None:
