@@ -9,7 +9,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -182,6 +182,16 @@ class Turns:
         """The same without counting."""
         return self._taken.get(name, 0)
 
+    def counts(self) -> dict[str, int]:
+        """How many requests each has had."""
+        with self._lock:
+            return dict(self._taken)
+
+    def resume(self, counts: Mapping[str, int]) -> None:
+        """Goes on from what others have counted."""
+        with self._lock:
+            self._taken.update(counts)
+
     def restart(self, names: Iterable[str] | None = None) -> None:
         """Those of `names`, or all, start again from their first entry."""
         with self._lock:
@@ -208,6 +218,12 @@ class Board:
         """Every lock that is in force."""
         now = self.now()
         return ((key, lock) for key, lock in list(self._locks.items()) if lock.until > now)
+
+    def put(self, key: Key, lock: LockState, until: float) -> None:
+        """A lock that was set elsewhere, until a time of this board's."""
+        # serials are a board's own
+        moved = replace(lock, until=until, failed=0, counted=0, probe=None)
+        self._locks[key] = moved
 
     def lock_at(self, key: Key) -> LockState | None:
         """The lock of exactly this key, whether in force or not."""

@@ -139,6 +139,14 @@ class HealthBook:
         if len(self._known) > self._size:
             del self._known[next(iter(self._known))]
 
+    def known(self) -> dict[Pair, Health]:
+        """Of every account that was called, as it stood then."""
+        return dict(self._known)
+
+    def put(self, provider: str, account: str, health: Health) -> None:
+        """What was seen elsewhere."""
+        self._keep((provider, account), health)
+
     def used_since(self, moment: float) -> list[Pair]:
         """The accounts called since `moment`."""
         return [pair for pair, health in self._known.items() if health.at >= moment]

@@ -27,6 +27,7 @@ from krouter.reporter import load_reporters
 from krouter.router import Router
 from krouter.serve.door import Patience
 from krouter.serve.run import Served, open_server
+from krouter.whatif import add_whatif
 from tests.emitted import JOURNAL, Recorder
 from tests.leaps import LeapingLoop
 from tests.upstream import Upstream
@@ -140,6 +141,7 @@ class Krouter:
             now=self.clock,
             ledger=self._ledger,
             traced=self._traced,
+            more=(add_whatif,),
         )
         if self._patience is not None:
             self.served.patience = self._patience

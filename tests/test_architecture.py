@@ -42,7 +42,7 @@ LAYERS = (
     ("unanswerable",),
     ("ledger", "ledger_file", "ledger_filter", "ledger_journal", "ledger_reader", "ledger_schema"),
     ("ledger_records",),
-    ("lineup",),
+    ("lineup", "present"),
     ("coverage",),
     ("progress", "bounds"),
     ("sendable", "no_answer", "room"),
@@ -57,7 +57,7 @@ LAYERS = (
     ("sdk_stream",),
     ("serve", "sdk"),
     ("rehearsal",),
-    ("drill", "simulation"),
+    ("drill", "simulation", "whatif"),
     ("trial",),
     ("cli",),
 )

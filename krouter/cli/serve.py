@@ -17,6 +17,7 @@ from krouter.cli.output import inert
 from krouter.cli.view import providers_with_accounts
 from krouter.load import open_to_others
 from krouter.serve.run import Served, open_server, run
+from krouter.whatif import add_whatif
 
 
 class Printer:
@@ -76,6 +77,7 @@ def serve(
         log=printer,
         traced=log,
         required=config is not None,
+        more=(add_whatif,),
     )
     for number in (signal.SIGINT, signal.SIGTERM):  # uvicorn takes their place while it serves
         signal.signal(number, lambda *_: served.stop())

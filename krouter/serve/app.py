@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from http import HTTPStatus
 from typing import Any
@@ -57,6 +57,10 @@ OPEN_PATHS = ("/health",)
 """Paths that never ask for a key."""
 
 
+More = Callable[[FastAPI, House], None]
+"""Adds endpoints of a room that stands above this one."""
+
+
 class App:
     """Routes by path before FastAPI sees a request, for the endpoints where time counts."""
 
@@ -67,12 +71,15 @@ class App:
         problems: Callable[[], list[str]],
         metrics: Metrics,
         console: Console,
+        more: Iterable[More] = (),
     ) -> None:
         router = house.router
         self.router = router
         self.guard = guard
         self.live = Live(house, console)
         self.rest = build_rest(house, guard, problems, metrics, console, self.live)
+        for add in more:
+            add(self.rest, house)
         self._hot = {
             path: Endpoint(dialect, router, guard, self._limit)
             for dialect in ENDPOINTS
@@ -312,6 +319,7 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
             "GET  /api/view, /api/live   combos and accounts as they are now, and what happens\n"
             "GET  /api/combos/NAME       the file of a combo; PUT saves it, DELETE removes it\n"
             "PUT  /api/settings, /api/providers/NAME   change krouter.toml\n"
+            "POST /api/whatif            what would become of a request now; GET /api/faults\n"
             "GET  /api/log               the last lines of the live log\n"
         )
 

@@ -8,7 +8,7 @@ import gc
 import ipaddress
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,7 @@ from krouter.metrics import Metrics
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem
 from krouter.route import Log
-from krouter.serve.app import App
+from krouter.serve.app import App, More
 from krouter.serve.console import Console
 from krouter.serve.door import PATIENCE, Door, Patience, watch
 from krouter.serve.guard import Guard
@@ -103,9 +103,10 @@ def open_server(
     now: Callable[[], float] = time.time,
     ledger: bool = True,
     traced: bool = True,
+    more: Iterable[More] = (),
 ) -> Served:
     """Everything loaded and the port bound; `log` is told the steps of requests if they are
-    `traced`. Raises ConfigError."""
+    `traced`, and `more` adds to the endpoints. Raises ConfigError."""
     console = Console(log, now)
     traced = traced and log is not quiet
     house = House(
@@ -129,7 +130,7 @@ def open_server(
     def problems() -> list[str]:
         return [*house.problems, *limiter.problems]
 
-    app = App(house, guard, problems, metrics, console)
+    app = App(house, guard, problems, metrics, console, more)
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{bound.getsockname()[1]}"
     served = Served(house, app, limiter, url, uvicorn.Server(_uvicorn_config(app)), bound)
