@@ -43,6 +43,7 @@ from krouter.serve.models import KEY, add_models
 from krouter.serve.refused import failed, final, refused
 from krouter.serve.routesapi import add_routes
 from krouter.serve.settingsapi import add_settings
+from krouter.serve.testapi import add_tests
 from krouter.serve.view import add_view
 from krouter.serve.whole import WHOLE, RawHeaders
 from krouter.wire import Headers
@@ -247,6 +248,7 @@ def build_rest(
     add_live(app, live)
     add_combos(app, house)
     add_settings(app, house)
+    add_tests(app, router)
     add_log(app, console, router)
     return app
 
@@ -319,6 +321,7 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
             "GET  /api/view, /api/live   combos and accounts as they are now, and what happens\n"
             "GET  /api/combos/NAME       the file of a combo; PUT saves it, DELETE removes it\n"
             "PUT  /api/settings, /api/providers/NAME   change krouter.toml\n"
+            "POST /api/providers/NAME/test   whether an account works\n"
             "POST /api/whatif            what would become of a request now; GET /api/faults\n"
             "GET  /api/log               the last lines of the live log\n"
         )

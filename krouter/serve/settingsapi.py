@@ -14,12 +14,14 @@ from pydantic import BaseModel, ConfigDict
 from krouter.load import House
 from krouter.private import check_regular
 from krouter.problems import ConfigError, Problem, did_you_mean
+from krouter.providers import Provider
 from krouter.serve.admin import read_json
 from krouter.serve.combofiles import refused
 from krouter.serve.intake import Refusal
 from krouter.serve.tomledit import Edits, Unsuitable, edited, shown_diff
 from krouter.serve.view import shown_path
 from krouter.settings import LARGEST_FILE, AccountStrategy, Count, Flag, Text, is_there
+from krouter.world import World
 from krouter.written import replace_whole, target_of
 
 
@@ -93,13 +95,19 @@ def add_settings(app: FastAPI, house: House) -> None:
         return await change(dict(given.edits(("provider", _spelled(name, house)))), dry)
 
 
-def _spelled(name: str, house: House) -> str:
-    """The provider as the settings call it, which may be by an alias. Raises HTTPException."""
-    world = house.router.world
+def provider_named(name: str, world: World) -> Provider:
+    """Raises HTTPException where there is none."""
     provider = world.registry.find(name)
     if provider is None:
         hint = did_you_mean(name, world.registry.names_with_aliases())
         raise HTTPException(404, f"There is no provider {name[:100]!r}. {hint}".strip())
+    return provider
+
+
+def _spelled(name: str, house: House) -> str:
+    """The provider as the settings call it, which may be by an alias. Raises HTTPException."""
+    world = house.router.world
+    provider = provider_named(name, world)
     spellings = world.settings.provider
     found = (each for each in spellings if world.registry.find(each) is provider)
     return next(found, provider.name)

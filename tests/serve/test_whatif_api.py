@@ -160,7 +160,8 @@ def test_what_cannot_be_asked_is_refused(
 
 
 def test_a_body_that_krouter_refuses_is_told_as_it_would_be(krouter: Krouter) -> None:
-    told = ask(krouter, "text", body={"messages": [], "previous_response_id": "x"})
+    body = {"input": "hello", "previous_response_id": "x"}
+    told = ask(krouter, "text", dialect="responses", body=body)
     assert told["reply"]["status"] == 400
     assert "previous_response_id" in told["reply"]["message"]
     assert (told["moves"], told["order"]) == ([], [])
