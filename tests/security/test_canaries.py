@@ -95,7 +95,8 @@ def test_no_secret_comes_out(
             out += [repr(reply.headers.raw).encode(), reply.content]
             krouter.clock.forward(100_000)
         krouter.idle()
-        for page in ("/api/routes?limit=999", "/metrics", "/health", "/api/quota", "/v1/models"):
+        pages = ("routes?limit=999", "quota", "view", "log", "faults")
+        for page in ("/metrics", "/health", "/v1/models", *(f"/api/{each}" for each in pages)):
             reply = krouter.http.get(page)
             assert reply.status_code == 200
             out += [repr(reply.headers.raw).encode(), reply.content]

@@ -242,7 +242,13 @@ def test_no_page_under_a_rebound_name_is_given_leave(
             assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-ADMIN = [("GET", "/api/quota"), ("POST", "/api/quota"), ("GET", "/api/routes"), ("POST", "/api/x")]
+ADMIN = [
+    *(("GET", f"/api/{each}") for each in ("quota", "routes", "view", "live", "log", "faults")),
+    *(("POST", f"/api/{each}") for each in ("quota", "x", "whatif", "providers/demo/test")),
+    *(("PUT", f"/api/{each}") for each in ("settings", "providers/demo", "combos/c")),
+    *(("GET", "/api/combos/demo"), ("DELETE", "/api/combos/demo?digest=")),
+    ("POST", "/api/combos/demo/preview"),
+]
 
 
 @pytest.mark.parametrize(("method", "path"), ADMIN)

@@ -88,6 +88,7 @@ def test_a_request_for_a_trick_is_told_that_there_is_none(krouter: Krouter, name
         "/v1/models/{}",
         "/v1beta/models/{}",
         "/api/routes/{}",
+        "/api/combos/{}",
         "/api/{}",
         "/v1/responses/{}",
         "/{}",

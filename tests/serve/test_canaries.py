@@ -157,3 +157,54 @@ def test_no_credential_of_the_callers_comes_back_from_another_provider(
     assert "no such key" in everything
     for secret in (mine, key):
         assert secret not in everything
+
+
+def admin_calls(krouter: Krouter, names: list[str]) -> Iterator[httpx.Response]:
+    """Everything that the pages ask for, of combos whose provider has quoted its credential."""
+    http = krouter.http
+    for page in ("view", "log", "routes?limit=1000", "faults", "quota"):
+        yield http.get(f"/api/{page}")
+    for name in names:
+        yield http.get(f"/api/combos/{name}")
+        yield http.post(f"/api/combos/{name}/preview", json={"combo": {"models": ["local/x"]}})
+        yield http.post("/api/whatif", json={"combo": name, "fail": {"local": 401}})
+    for account, place in [(each, place) for each in ACCOUNTS for place in range(len(WAYS))]:
+        body = {"account": account, "model": f"{account}-{place}"}
+        yield http.post("/api/providers/local/test", json=body)
+    yield http.put("/api/settings", json={"combo_sticky_limit": 2})
+    yield http.put("/api/providers/local", json={"account_strategy": "p2c"})
+    yield http.put("/api/providers/local", json={"account_strategy": 5})
+
+
+def test_no_credential_comes_out_of_an_admin_call(
+    tmp_path: Path, caller_key: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"{account}-{place}" for account in ACCOUNTS for place in range(len(WAYS))]
+    combos = {
+        name: {"models": [{"model": f"local/{name}", "accounts": [name.partition("-")[0]]}]}
+        for name in names
+    }
+    with Upstream() as upstream:
+        for name in names:
+            account, _, place = name.partition("-")
+            upstream.script(name, [WAYS[int(place)].format(key=quote(ACCOUNTS[account], safe=""))])
+        settings = SETTINGS.format(url=upstream.url)
+        with Krouter(tmp_path, combos=combos, settings=settings, env=ENV) as krouter:
+            krouter.http.headers["x-krouter-key"] = caller_key
+            with krouter.http.stream("GET", "/api/live") as live:
+                lines = live.iter_lines()
+                out = [next(lines)]
+                for name in names:
+                    krouter.chat(name)
+                told = list(admin_calls(krouter, names[:4]))
+                krouter.chat("demo")
+                while "demo → demo/" not in out[-1]:
+                    out.append(next(lines))
+            out += [seen_by(each) for each in told]
+        used = {request.credential for request in upstream.requests}
+    assert used == set(ACCOUNTS.values()), "each key was at risk"
+    everything = "\n".join([*out, caplog.text])
+    assert "no such key" in everything, "the providers' own words do come out"
+    assert {each.status_code for each in told} == {200, 400}
+    for secret in (*ACCOUNTS.values(), caller_key):
+        assert secret not in everything
