@@ -15,11 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from krouter.adapter import load_faults
 from krouter.load import House
+from krouter.naming import UnknownModel, resolve
 from krouter.present import Present
 from krouter.problems import did_you_mean
 from krouter.rehearsal import Came, Rehearsal, Seen, failing, split_name
 from krouter.route import Attempt, Route, Skipped
-from krouter.router import Router, UnknownModel, resolve
+from krouter.router import Router
 from krouter.script import UnknownFault
 from krouter.serve.admin import read_json
 from krouter.serve.touched import boxes

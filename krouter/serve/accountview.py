@@ -9,7 +9,7 @@ from krouter.accounts import Account
 from krouter.board import Block, Blocked, Key
 from krouter.health import NEUTRAL
 from krouter.quota import Note, headroom
-from krouter.ranking import order, strategy_of
+from krouter.ranking import account_strategy_of, order
 from krouter.world import World
 
 SCOPES = {(False, True): "account", (True, False): "model", (False, False): "account and model"}
@@ -47,7 +47,7 @@ class Accounts:
             return []
         strategy, limit = self.strategy(name)
         turn = self._world.pool.turns.peek(name)
-        standing = self._world.pool.standing(accounts, "", strategy, limit, turn)
+        standing = self._world.pool.snapshot(accounts, "", strategy, limit, turn)
         by_name = {account.name: account for account in accounts}
         return [
             {
@@ -61,7 +61,7 @@ class Accounts:
     def strategy(self, name: str) -> tuple[Any, int]:
         """The account strategy of a provider, and its sticky limit."""
         world = self._world
-        return strategy_of(world.registry.settings_of(name), world.settings.routing)
+        return account_strategy_of(world.registry.settings_of(name), world.settings.routing)
 
     def _health(self, account: Account) -> float | None:
         """The success average; None where nobody has asked."""

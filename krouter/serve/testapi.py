@@ -16,8 +16,9 @@ from krouter.adapter import Call
 from krouter.board import Board
 from krouter.body import Body
 from krouter.dialects import DIALECTS
+from krouter.naming import entries
 from krouter.providers import Provider
-from krouter.router import Router, entries
+from krouter.router import Router
 from krouter.serve.admin import Exact, read_json
 from krouter.serve.models import KEY
 from krouter.serve.settingsapi import provider_named

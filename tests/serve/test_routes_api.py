@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from krouter.ledger_reader import LedgerReader
 from tests.harness import Krouter, provider_settings
 from tests.upstream import Upstream
 
@@ -27,9 +26,10 @@ class Past:
         self.krouter = krouter
         replies = [krouter.chat(name) for name in ASKED]
         self.ids = [reply.headers["x-krouter-route"] for reply in replies]
-        ledger = krouter.home / "ledger.db"
-        while not ledger.exists() or len(LedgerReader(ledger).requests(limit=99)) < len(ASKED):
-            krouter.http.get("/health")
+        krouter.idle()
+        ledger = krouter.served.house.ledger
+        assert ledger is not None
+        assert ledger.flush(30)
         while len(krouter.router.routes) > 2:
             krouter.router.routes.popleft()
 
