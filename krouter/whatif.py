@@ -11,6 +11,7 @@ import json
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, HTTPException, Request
+from msgspec import to_builtins
 from pydantic import BaseModel, ConfigDict, Field
 
 from krouter.adapter import load_faults
@@ -125,9 +126,7 @@ def told(seen: Seen, world: World) -> dict[str, Any]:
         "message": seen.message,
     }
     return {
-        "order": [{"entry": each.entry, "reason": each.reason} for each in route.plan]
-        if route
-        else [],
+        "order": [to_builtins(each) for each in route.plan] if route else [],
         "moves": [_move(route, step) for step in route.steps] if route else [],
         "reply": reply,
         "waited": seen.seconds,
@@ -147,12 +146,13 @@ def _move(route: Route, step: Attempt | Skipped) -> dict[str, Any]:
     }
     if isinstance(step, Skipped):
         why = f"{step.reason} ({step.detail})" if step.detail else str(step.reason)
-        return {**common, "outcome": "skipped", "why": why, "began": None, "ended": None}
+        blank = {"status": None, "began": None, "ended": None}
+        return {**common, "outcome": "skipped", "why": why, **blank}
     ended = None if step.ended is None else step.ended - route.began
     lock = f"{step.locked} locked for {step.lock:.0f} s" if step.lock else ""
     how = " ".join(filter(None, (str(step.status or ""), str(step.outcome))))
     why = "; ".join(filter(None, (how, step.detail, lock)))
-    timed = {"began": step.began - route.began, "ended": ended}
+    timed = {"status": step.status, "began": step.began - route.began, "ended": ended}
     return {**common, "outcome": str(step.outcome), "why": why, **timed}
 
 

@@ -37,9 +37,6 @@ SILENCE_SECONDS = 15.0
 HEAD = "krouter.head"
 """In the scope of a request that is to be answered without a body."""
 
-Sources = tuple[Callable[[], list[Event]], ...]
-"""Each gives what is new since it was last asked; the last is the dearest."""
-
 _log = logging.getLogger("krouter")
 
 
@@ -91,6 +88,7 @@ class Live:
         self._console = console
         self._listeners: set[Listener] = set()
         self._looking: asyncio.Task[None] | None = None
+        self._begun = asyncio.Event()
 
     @property
     def is_looking(self) -> bool:
@@ -105,7 +103,9 @@ class Live:
         self._house.trace(True)
         try:
             if not self.is_looking:
-                self._looking = asyncio.create_task(self._look(self._sources()))
+                self._begun = asyncio.Event()
+                self._looking = asyncio.create_task(self._look(self._begun))
+            await self._begun.wait()
             yield encoded("hello", {"now": self._house.router.world.pool.now()})
             async for events in listener.events():
                 yield events
@@ -113,34 +113,31 @@ class Live:
             self._listeners.discard(listener)
             self._house.trace(bool(self._listeners))
 
-    def _sources(self) -> Sources:
-        """What is new from now on."""
-        house = self._house
-        steps, lines = NewSteps(house.router.routes), NewLines(self._console)
-        view = NewView(snapshot(house))
-        return (
-            lambda: steps.look(house.router.routes),
-            lines.look,
-            lambda: view.look(snapshot(house)),
-        )
-
-    async def _look(self, sources: Sources) -> None:
+    async def _look(self, begun: asyncio.Event) -> None:
+        """Tells what is new from now on."""
+        routes = self._house.router.routes
+        steps, lines = NewSteps(routes), NewLines(self._console)
+        try:
+            view = NewView(await snapshot(self._house))
+        finally:
+            begun.set()
         for looks in count(1):
             await asyncio.sleep(LOOK_SECONDS)
             if not self._listeners or self.is_over():
                 break
-            for source in sources if looks % VIEW_LOOKS == 0 else sources[:-1]:
-                self._tell(source)
+            try:
+                self._tell(steps.look(routes))
+                self._tell(lines.look())
+                if looks % VIEW_LOOKS == 0:
+                    self._tell(view.look(await snapshot(self._house)))
+            except Exception as error:  # the next event must be told
+                _log.error("looking for news failed with %s\n%s", *described(error))
         for listener in self._listeners:
             listener.end()
 
-    def _tell(self, source: Callable[[], list[Event]]) -> None:
-        try:
-            events = [encoded(name, data) for name, data in source()]
-        except Exception as error:  # the next event must be told
-            _log.error("looking for news failed with %s\n%s", *described(error))
-            return
-        for event in events:
+    def _tell(self, events: list[Event]) -> None:
+        for name, data in events:
+            event = encoded(name, data)
             for listener in self._listeners:
                 listener.tell(event)
 

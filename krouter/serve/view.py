@@ -6,9 +6,9 @@ Times are epoch seconds, shares are from 0 to 1, windows are in tokens; what is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import FastAPI
 
@@ -29,6 +29,10 @@ from krouter.settings import Settings
 from krouter.standing import standing
 from krouter.world import World
 
+T = TypeVar("T")
+
+AT_ONCE = 8
+"""Cards that are made in one go, which takes about a millisecond."""
 ALL: Needs = frozenset(MEDIA)
 DIALECT = "chat"
 """The dialect by which a lane is told."""
@@ -41,21 +45,31 @@ def add_view(app: FastAPI, house: House, problems: Callable[[], list[str]]) -> N
     @app.get("/api/view")
     async def view() -> dict[str, Any]:
         await asyncio.to_thread(house.router.world.catalog.warm_up)
-        return {**snapshot(house), "problems": problems()}
+        return {**await snapshot(house), "problems": problems()}
 
 
-def snapshot(house: House) -> dict[str, Any]:
-    """Everything that is drawn, as it is now. To be taken on the event loop."""
+async def snapshot(house: House) -> dict[str, Any]:
+    """Everything that is drawn, as it is now."""
     world = house.router.world
     cards = Cards(world, house.store if isinstance(house.store, ComboStore) else None)
     return {
-        "combos": cards.all(),
-        "providers": cards.providers(),
+        "combos": await _unhurried(cards.all()),
+        "providers": await _unhurried(cards.providers()),
         "settings": shown_settings(world.settings),
         "in_flight": under_way(house.router.routes),
         "now": world.pool.now(),
         "version": __version__,
     }
+
+
+async def _unhurried(made: Iterable[T]) -> list[T]:
+    """All that is made, with room for others in between: a stream may not stall for it."""
+    found = []
+    for number, each in enumerate(made, 1):
+        found.append(each)
+        if number % AT_ONCE == 0:
+            await asyncio.sleep(0)
+    return found
 
 
 def shown_settings(settings: Settings) -> dict[str, Any]:
@@ -76,10 +90,10 @@ class Cards:
         for problem in store.problems if store else ():
             self._problems.setdefault(problem.file, str(problem))
 
-    def all(self) -> list[dict[str, Any]]:
+    def all(self) -> Iterator[dict[str, Any]]:
         """Those that are served, and those that a bad file keeps from it."""
-        served = [self.combo(combo) for combo in self._world.combos.values()]
-        return [*served, *(_unserved(*each) for each in self._world.unserved.items())]
+        yield from map(self.combo, self._world.combos.values())
+        yield from (_unserved(*each) for each in self._world.unserved.items())
 
     def combo(self, combo: Combo) -> dict[str, Any]:
         routing = self._world.settings.routing
@@ -176,9 +190,9 @@ class Cards:
             accounts=accounts,
         )
 
-    def providers(self) -> list[dict[str, Any]]:
+    def providers(self) -> Iterator[dict[str, Any]]:
         """Those that have an account, that a combo names or that the settings speak of."""
-        return [self._provider(name) for name in sorted(self._named())]
+        return map(self._provider, sorted(self._named()))
 
     def _named(self) -> Iterator[str]:
         world = self._world

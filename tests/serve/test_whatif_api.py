@@ -43,6 +43,8 @@ def test_an_image_goes_to_who_reads_it_and_on_when_that_fails(krouter: Krouter) 
     told = ask(krouter, "text", needs=["image"], fail={"two/n": 529})
     assert [each["entry"] for each in told["order"]] == ["two/n", "one/m"]
     assert "reads image" in told["order"][0]["reason"]
+    assert [each["listed"] for each in told["order"]] == [2, 1]
+    assert [each["status"] for each in told["moves"]] == [529, 529, None]
     overloaded = [("two/n", "overloaded")] * 2
     assert moves(told) == [*overloaded, ("one/m", "answered")]
     first, *_, last = told["moves"]
