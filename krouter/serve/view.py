@@ -118,7 +118,8 @@ class Cards:
         file = self._store.source(name) if self._store and name in self._store.combos else None
         shown = shown_path(file) if file else ""
         shipped = bool(self._store and file and file.parent != self._store.folders[0])
-        problem = self._problems.get(shown, "")
+        own = shown_path(self._store.folders[0] / f"{name}.json") if self._store else ""
+        problem = self._problems.get(shown) or self._problems.get(own, "")
         return {"name": name, "file": shown, "shipped": shipped, "problem": problem}
 
     def _turn(self, combo: Combo) -> int:

@@ -124,6 +124,13 @@ def test_the_last_good_version_is_shown_with_the_fault_of_the_file(tmp_path: Pat
     assert len(shown["entries"]) == 2
 
 
+def test_what_keeps_a_file_from_taking_the_place_of_a_shipped_combo_is_told(tmp_path: Path) -> None:
+    with Krouter(tmp_path, combos={"daily": {"models": 3}}) as krouter:
+        shown = named(view(krouter)["combos"], "daily")
+    assert shown["shipped"] is True
+    assert "daily.json: $.models: should be a list" in shown["problem"]
+
+
 def test_settings_are_shown(krouter: Krouter) -> None:
     settings = view(krouter)["settings"]
     assert (settings["combo_round_robin"], settings["combo_sticky_limit"]) == (False, 1)
