@@ -7,6 +7,8 @@ from pathlib import Path
 
 from krouter.accounts import Account
 from krouter.combos import Combo, Entry, reference
+from krouter.paths import Paths
+from krouter.private import exposure
 from krouter.problems import Problem, did_you_mean, json_path
 from krouter.providers import Registry
 from krouter.secrets import Secrets
@@ -83,3 +85,24 @@ def _unknown(
         if provider and known and name not in known:
             message = f"{provider.name} has no account {name!r}."
             yield Problem(file, f"{path}.accounts[{place}]", message, did_you_mean(name, known))
+
+
+def open_to_others(
+    paths: Paths, settings: Settings | None, env: Mapping[str, str]
+) -> Iterator[Problem]:
+    """Warnings of files and folders with which another user of this machine may do what is the
+    owner's to do, the files of credentials that `settings` name among them."""
+    for path in (paths.config, paths.combos, paths.home):
+        match exposure(path):
+            case "write":
+                told = "others on this machine may change it, and so run commands as you."
+                yield Problem(str(path), "", told, "Use: chmod go-w", "warning")
+            case "read" if path == paths.config:
+                told = "others on this machine may read it."
+                yield Problem(str(path), "", told, "Use: chmod 600", "warning")
+    if settings:
+        for path in credential_files(settings, Secrets(env, folder=paths.home)):
+            if mode := exposure(path):
+                told = f"others on this machine may {'read' if mode == 'read' else 'change'} it,"
+                told += " and it holds a credential."
+                yield Problem(str(path), "", told, "Use: chmod 600", "warning")

@@ -21,17 +21,18 @@ from krouter.combos import Combo
 from krouter.combostore import Changes, ComboStore
 from krouter.dialects import DIALECTS
 from krouter.errors import Failure
-from krouter.faults import credential_faults, credential_files, unknown_accounts
+from krouter.faults import credential_faults, unknown_accounts
 from krouter.keys import KeyRing
 from krouter.ledger import Ledger
 from krouter.naming import entries
 from krouter.paths import Paths, shipped_combos
 from krouter.poller import Poller
 from krouter.pool import Pool
-from krouter.private import exposure, make_private
+from krouter.private import make_private
 from krouter.problems import ConfigError, Problem
 from krouter.providers import Registry, build_registry
 from krouter.reporter import load_reporters
+from krouter.restarts import restart_rotations
 from krouter.route import Log, Route
 from krouter.router import Router
 from krouter.secrets import Secrets
@@ -93,27 +94,6 @@ def open_combos(paths: Paths) -> ComboStore:
 
 def quiet(tag: str, line: str) -> None:
     """A log that nobody reads."""
-
-
-def open_to_others(
-    paths: Paths, settings: Settings | None, env: Mapping[str, str]
-) -> Iterator[Problem]:
-    """Warnings of files and folders with which another user of this machine may do what is the
-    owner's to do, the files of credentials that `settings` name among them."""
-    for path in (paths.config, paths.combos, paths.home):
-        match exposure(path):
-            case "write":
-                told = "others on this machine may change it, and so run commands as you."
-                yield Problem(str(path), "", told, "Use: chmod go-w", "warning")
-            case "read" if path == paths.config:
-                told = "others on this machine may read it."
-                yield Problem(str(path), "", told, "Use: chmod 600", "warning")
-    if settings:
-        for path in credential_files(settings, Secrets(env, folder=paths.home)):
-            if mode := exposure(path):
-                told = f"others on this machine may {'read' if mode == 'read' else 'change'} it,"
-                told += " and it holds a credential."
-                yield Problem(str(path), "", told, "Use: chmod 600", "warning")
 
 
 class House:
@@ -278,7 +258,7 @@ class House:
                 unserved=self.store.unserved,
             )
         )
-        _restart_rotations(world, self.router.world)
+        restart_rotations(world, self.router.world)
         if self.ledger is not None:
             self.ledger.configure(config.settings.ledger.days, config.settings.ledger.megabytes)
 
@@ -400,26 +380,6 @@ class House:
 def _credential(account: Account) -> object:
     """What makes it another account: a new priority or limit changes nothing of what is known."""
     return account.provider, account.name, account.key, account.auth
-
-
-def _restart_rotations(old: World, new: World) -> None:
-    """A changed strategy setting starts every rotation again, another edit of a combo its own."""
-    before, combos = old.combos, new.combos
-    edited = [name for name in {*before, *combos} if before.get(name) != combos.get(name)]
-    strategies = _switches(new.settings) != _switches(old.settings) or any(
-        _strategy(before[name]) != _strategy(combos[name])
-        for name in edited
-        if name in before and name in combos
-    )
-    new.board.turns.restart(None if strategies else edited)
-
-
-def _switches(settings: Settings) -> tuple[bool, int]:
-    return settings.routing.combo_round_robin, settings.routing.combo_sticky_limit
-
-
-def _strategy(combo: Combo) -> object:
-    return combo.strategy, combo.sticky_limit, combo.judge, combo.fusion_tuning
 
 
 def _stamp(path: Path) -> tuple[int, ...] | None:

@@ -42,7 +42,7 @@ LAYERS = (
     ("unanswerable",),
     ("ledger", "ledger_file", "ledger_filter", "ledger_journal", "ledger_reader", "ledger_schema"),
     ("ledger_records",),
-    ("lineup", "present"),
+    ("lineup", "present", "restarts"),
     ("coverage",),
     ("progress", "bounds"),
     ("sendable", "no_answer", "room"),

@@ -20,10 +20,10 @@ from krouter.cli.output import print_json, say, say_line
 from krouter.combos import Combo, Entry, Medium, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
-from krouter.faults import credential_faults, unknown_accounts
+from krouter.faults import credential_faults, open_to_others, unknown_accounts
 from krouter.keys import list_keys
 from krouter.lineup import missing_account, out_of_reach
-from krouter.load import Config, House, load_config, open_combos, open_to_others
+from krouter.load import Config, House, load_config, open_combos
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider

@@ -15,7 +15,7 @@ from krouter.cli import output
 from krouter.cli.common import Command, find_paths, place_options
 from krouter.cli.output import inert
 from krouter.cli.view import providers_with_accounts
-from krouter.load import open_to_others
+from krouter.faults import open_to_others
 from krouter.serve.run import Served, open_server, run
 from krouter.whatif import add_whatif
 
