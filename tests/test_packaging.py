@@ -31,6 +31,8 @@ def test_the_wheel(tmp_path: Path) -> None:
     assert {f"krouter_combos/{name}.json" for name in SHIPPED} <= set(names)
     assert "krouter_adapters/providers.toml" in names
     assert "krouter/py.typed" in names
+    pages = {f"krouter/pages/{page.name}" for page in (ROOT / "krouter/pages").iterdir()}
+    assert pages <= set(names)
 
 
 def test_the_shipped_combos_are_found_and_load() -> None:

@@ -40,6 +40,7 @@ from krouter.serve.intake import (
 )
 from krouter.serve.live import HEAD, Live, add_live
 from krouter.serve.models import KEY, add_models
+from krouter.serve.pages import INDEX, add_files, answer, is_page, read_pages, wants_pages
 from krouter.serve.refused import failed, final, refused
 from krouter.serve.routesapi import add_routes
 from krouter.serve.settingsapi import add_settings
@@ -55,7 +56,7 @@ COUNTS: dict[str, Dialect] = {
 GOOGLES = "/v1beta/"
 """Where Google's clients ask, who may put the key into the query."""
 OPEN_PATHS = ("/health",)
-"""Paths that never ask for a key."""
+"""Paths that, with those of the pages, never ask for a key."""
 
 
 More = Callable[[FastAPI, House], None]
@@ -174,7 +175,7 @@ class App:
         """Who asks, from where, and how. Raises Refusal."""
         path, method = scope["path"], scope["method"]
         query = scope["query_string"].decode("latin-1") if path.startswith(GOOGLES) else ""
-        if path in OPEN_PATHS:
+        if path in OPEN_PATHS or is_page(path, headers):
             self.guard.check_host(headers)
         else:
             key = scope[KEY] = self.guard.authorize(with_key_of(query, headers), scope)
@@ -302,8 +303,13 @@ def _not_found(dialect: Dialect, message: str) -> dict[str, Any] | None:
 def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], list[str]]) -> None:
     """What is here, and how it is."""
 
-    @app.get("/", response_class=PlainTextResponse)
-    async def index() -> str:
+    pages = read_pages()
+    add_files(app, pages)
+
+    @app.get("/", response_class=PlainTextResponse, response_model=None)
+    async def index(request: Request) -> Response | str:
+        if wants_pages(request_headers(request.scope)):
+            return answer(pages, INDEX, request)
         return (
             f"krouter {__version__}\n\n"
             "POST /v1/chat/completions   OpenAI chat\n"

@@ -1,0 +1,121 @@
+// Calls of krouter's own API. A key is asked for once, kept for this tab alone, and sent as a header.
+
+import { button, dialog, h } from "./dom.js";
+
+const KEPT = "krouter.key";
+
+/** What an answer that is no success tells: `status`, `message`, and the `problems` of a refused edit. */
+export class Refused extends Error {
+  constructor(status, body) {
+    super(body?.error?.message ?? body?.message ?? `krouter answered ${status}.`);
+    this.status = status;
+    this.problems = body?.problems ?? body?.error?.problems ?? null;
+  }
+}
+
+/** The body of the answer. Raises Refused, or TypeError where krouter cannot be reached. */
+export async function call(method, path, body) {
+  const answer = await send(method, path, body);
+  const told = await answer.json().catch(() => null);
+  if (!answer.ok) throw new Refused(answer.status, told);
+  return told;
+}
+
+export const get = (path) => call("GET", path);
+
+/** The answer itself, after the key has been asked for where one is needed. */
+export async function send(method, path, body, signal) {
+  for (;;) {
+    const key = sessionStorage.getItem(KEPT);
+    const headers = key ? { authorization: `Bearer ${key}` } : {};
+    if (body !== undefined) headers["content-type"] = "application/json";
+    const text = body === undefined ? undefined : JSON.stringify(body);
+    const answer = await fetch(path, { method, headers, body: text, signal, cache: "no-store" });
+    if (answer.status !== 401 && !(answer.status === 403 && key && (await isLimited(answer))))
+      return answer;
+    await askForKey(key, (await answer.json().catch(() => null))?.error?.message);
+  }
+}
+
+async function isLimited(answer) {
+  const told = await answer
+    .clone()
+    .json()
+    .catch(() => null);
+  return /has limits/.test(told?.error?.message ?? "");
+}
+
+let asking = null;
+
+/** Several calls that lack the key wait for one answer. */
+function askForKey(used, why) {
+  if (sessionStorage.getItem(KEPT) !== used) return null; // another call has asked meanwhile
+  asking ??= new Promise((done) => showQuestion(used ? why : "", done)).finally(() => {
+    asking = null;
+  });
+  return asking;
+}
+
+function showQuestion(why, done) {
+  const input = h("input", {
+    id: "key",
+    name: "key",
+    type: "password",
+    autocomplete: "off",
+    required: true,
+    spellcheck: "false",
+  });
+  const box = dialog("A key is needed", () =>
+    [
+      h(
+        "p",
+        {},
+        "This krouter asks for one of its API keys, one without limits. ",
+        h("code", {}, "krouter keys add NAME"),
+        " makes one. It stays in this tab.",
+      ),
+      why && h("p", { class: "trouble", role: "alert" }, why),
+      h(
+        "form",
+        { method: "dialog", onsubmit: () => sessionStorage.setItem(KEPT, input.value.trim()) },
+        h("label", { for: "key" }, "Key"),
+        input,
+        h("div", { class: "actions" }, h("button", { class: "main" }, "Use it")),
+      ),
+    ].filter(Boolean),
+  );
+  box.addEventListener("cancel", (event) => event.preventDefault());
+  box.addEventListener("close", done);
+}
+
+/** Shows a change before it is made: `look` gets it, `make` makes it, `done` is told. */
+export async function confirmed(title, look, make, show, done) {
+  const told = await look();
+  dialog(title, (box) => {
+    const trouble = h("div");
+    const save = button(
+      "Save",
+      async () => {
+        save.disabled = true;
+        try {
+          done(await make());
+          box.close();
+        } catch (error) {
+          save.disabled = false;
+          trouble.replaceChildren(h("p", { class: "trouble", role: "alert" }, error.message));
+        }
+      },
+      { class: "main" },
+    );
+    return [
+      show(told),
+      trouble,
+      h(
+        "div",
+        { class: "actions" },
+        button("Not now", () => box.close()),
+        save,
+      ),
+    ];
+  });
+}

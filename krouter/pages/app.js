@@ -1,0 +1,99 @@
+// The shell: which page is shown, light or dark, whether krouter is reached.
+
+import { combosPage } from "./combos.js";
+import { h, trouble } from "./dom.js";
+import { follow, live } from "./live.js";
+import { logPage } from "./log.js";
+import { routesPage } from "./routes.js";
+import { settingsPage } from "./settings.js";
+import { whatifPage } from "./whatif.js";
+import { countdown } from "./words.js";
+
+const PAGES = {
+  combos: ["Combos", combosPage],
+  whatif: ["What if", whatifPage],
+  routes: ["Routes", routesPage],
+  log: ["Console Log", logPage],
+  settings: ["Settings", settingsPage],
+};
+
+const main = document.getElementById("main");
+let leave = new AbortController();
+
+/** `#/routes/ID?combo=daily` → the page, what follows it, and the query. */
+function place() {
+  const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const [name, ...rest] = path.split("/");
+  return {
+    name: name in PAGES ? name : "combos",
+    rest: rest.map(decodeURIComponent),
+    query: new URLSearchParams(query),
+  };
+}
+
+/** A page fills its place; `signal` tells it that it is left, and stops its listeners. */
+function show() {
+  if (location.hash === "#main") return;
+  leave.abort();
+  leave = new AbortController();
+  const { name, rest, query } = place();
+  const [title, page] = PAGES[name];
+  document.title = `${title} · krouter`;
+  for (const link of document.querySelectorAll("nav a")) {
+    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const box = h("div", { class: `page ${name}` });
+  main.replaceChildren(box);
+  Promise.resolve(page(box, { rest, query, signal: leave.signal })).catch((error) => {
+    if (!box.querySelector("h1")) box.prepend(h("h1", {}, title));
+    box.append(trouble(error));
+  });
+}
+
+/** Shows the page again once there is a snapshot. */
+function begin() {
+  window.addEventListener("hashchange", () => {
+    show();
+    main.focus();
+  });
+  live.addEventListener("view", show, { once: true });
+  live.addEventListener("state", ({ detail }) => {
+    const place = document.getElementById("live");
+    place.textContent = detail;
+    place.className = `live ${detail === "live" ? "good" : "warn"}`;
+  });
+  setInterval(tick, 1000);
+  main.replaceChildren(h("p", { class: "dim" }, "Reading…"));
+  follow();
+}
+
+/** Keeps the countdowns of locks going. */
+function tick() {
+  for (const clock of document.querySelectorAll("[data-until]")) {
+    clock.textContent = countdown(Number(clock.dataset.until) - live.now());
+  }
+}
+
+const dark = window.matchMedia("(prefers-color-scheme: dark)");
+const toggle = document.getElementById("theme");
+
+function isDark() {
+  return (document.documentElement.dataset.theme ?? (dark.matches ? "dark" : "light")) === "dark";
+}
+
+function paint() {
+  toggle.textContent = isDark() ? "Light" : "Dark";
+  toggle.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
+}
+
+const chosen = localStorage.getItem("krouter.theme");
+if (chosen) document.documentElement.dataset.theme = chosen;
+toggle.addEventListener("click", () => {
+  document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+  localStorage.setItem("krouter.theme", document.documentElement.dataset.theme);
+  paint();
+});
+dark.addEventListener("change", paint);
+paint();
+begin();

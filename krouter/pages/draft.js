@@ -1,0 +1,40 @@
+// A combo that is being edited, and what is known of its entries now.
+
+import { live } from "./live.js";
+
+/** The name of an entry as the file has it, a text or an object. */
+export const nameOf = (entry) => (typeof entry === "string" ? entry : entry?.model) ?? "?";
+
+/** The draft as GET /api/view would tell it, with what is known of its entries now. */
+export function drafted(name, draft) {
+  const known = live.view?.combos ?? [];
+  const before = known.find((combo) => combo.name === name);
+  const pool = [before, ...known].filter(Boolean).flatMap((combo) => combo.entries);
+  const entries = (Array.isArray(draft.models) ? draft.models : []).map((entry) => {
+    const model = String(nameOf(entry));
+    const found = pool.find((each) => each.model === model) ?? {
+      model,
+      kind: "model",
+      reads: null,
+      accounts: [],
+      skip: "",
+    };
+    return { ...found, label: entry?.label ?? "" };
+  });
+  const strategy = draft.strategy ?? "fallback";
+  const isRing =
+    strategy === "round-robin" ||
+    (strategy === "fallback" && !!live.view?.settings.combo_round_robin);
+  const tuning = draft.fusionTuning ?? {};
+  const judge = draft.judge ?? tuning.judgeModel ?? null;
+  return {
+    name: name || "new combo",
+    strategy,
+    rotates: isRing,
+    turn: null,
+    judge,
+    auto_judge: !judge,
+    tuning,
+    entries,
+  };
+}

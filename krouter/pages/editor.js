@@ -1,0 +1,345 @@
+// One combo to be edited: drag or keys put its entries in order, forms set the rest. Saving shows the
+// change of the file first.
+
+import { call, get } from "./api.js";
+import { arranged } from "./arrange.js";
+import { onWidth } from "./combos.js";
+import { button, dialog, diff, h, picture, say, trouble } from "./dom.js";
+import { drawCombo } from "./draw.js";
+import { form } from "./form.js";
+import { drafted, nameOf } from "./draft.js";
+import { live } from "./live.js";
+
+/** The page of the combo `name`, or of a new one where that is empty. */
+export async function editor(place, name, signal) {
+  const file = !name
+    ? { text: '{"models": []}', digest: "", shipped: false }
+    : await get(`api/combos/${encodeURIComponent(name)}`);
+  if (!signal.aborted) new Editor(place, name, file, signal);
+}
+
+class Editor {
+  constructor(place, name, file, signal) {
+    this.name = name;
+    this.digest = file.digest;
+    this.shipped = file.shipped;
+    this.selected = 0;
+    this.drawn = h("div", { class: "drawn editing" });
+    this.outcome = h("div", { class: "outcome" });
+    this.form = form((change) => this.change(change));
+    this.read(file.text);
+    place.append(
+      this.head(),
+      h("div", { class: "card" }, this.help(), this.drawn, this.tools()),
+      h(
+        "div",
+        { class: "columns below" },
+        h("div", { class: "card" }, this.form.element),
+        h("div", { class: "card" }, this.raw(), this.saving()),
+      ),
+    );
+    arranged(this.drawn, {
+      move: (from, to) => this.move(from, to),
+      remove: (index) => this.remove(index),
+      select: (index) => this.select(index),
+    });
+    onWidth(this.drawn, () => this.paint({ keepText: true }), signal);
+    live.addEventListener("view", () => this.paint({ keepText: true }), { signal });
+    this.text.value = file.text;
+    this.paint({ keepText: true });
+  }
+
+  read(text) {
+    try {
+      this.draft = JSON.parse(text);
+    } catch {
+      this.draft = { models: [] };
+    }
+    this.draft.models ??= [];
+  }
+
+  head() {
+    this.title = h("input", {
+      id: "name",
+      "aria-label": "Name of the combo",
+      placeholder: "its name",
+      value: this.name,
+      class: "title",
+    });
+    const shown = this.name
+      ? h("h1", {}, `Edit ${this.name}`)
+      : [h("h1", {}, "New combo"), this.title];
+    const from = this.shipped ? "shipped with krouter; saving makes a file of your own" : "";
+    this.note = h("span", { class: "dim" }, from);
+    return h(
+      "div",
+      { class: "head" },
+      shown,
+      this.note,
+      h("span", { class: "links" }, h("a", { href: "#/combos" }, "Back to the combos")),
+    );
+  }
+
+  help() {
+    return h(
+      "p",
+      { class: "dim", id: "keys" },
+      "Drag a box to another place. With the keys: arrows choose, Alt with arrows moves, Delete removes.",
+    );
+  }
+
+  tools() {
+    const models = h("datalist", { id: "models" });
+    get("v1/models").then(
+      (told) => models.append(...told.data.map((model) => h("option", { value: model.id }))),
+      () => {},
+    );
+    this.added = h("input", {
+      list: "models",
+      "aria-label": "Model or combo to add",
+      placeholder: "provider/model, or a combo",
+      spellcheck: "false",
+      class: "add",
+    });
+    const add = () => {
+      if (this.added.value.trim()) this.add(this.added.value.trim());
+    };
+    this.added.addEventListener("keydown", (event) => {
+      if (event.key === "Enter") add();
+    });
+    this.buttons = [
+      button("Earlier", () => this.move(this.selected, this.selected - 1)),
+      button("Later", () => this.move(this.selected, this.selected + 1)),
+      button("Remove", () => this.remove(this.selected)),
+    ];
+    return h(
+      "div",
+      { class: "actions" },
+      this.added,
+      button("Add", add),
+      models,
+      h("span", { class: "gap" }),
+      this.buttons,
+    );
+  }
+
+  raw() {
+    this.text = h("textarea", {
+      id: "file",
+      spellcheck: "false",
+      rows: 12,
+      "aria-describedby": "file-hint",
+    });
+    this.text.addEventListener("input", () => this.typed());
+    return h(
+      "div",
+      { class: "field" },
+      h("label", { for: "file" }, "The file"),
+      this.text,
+      h(
+        "small",
+        { id: "file-hint" },
+        "All that a combo can say; what the form and the drawing change is written here.",
+      ),
+    );
+  }
+
+  typed() {
+    this.isTyped = true;
+    this.outcome.replaceChildren();
+    try {
+      const draft = JSON.parse(this.text.value);
+      this.text.setCustomValidity("");
+      if (draft && typeof draft === "object" && !Array.isArray(draft)) {
+        this.draft = draft;
+        this.paint({ keepText: true });
+      }
+    } catch (error) {
+      this.text.setCustomValidity(error.message);
+    }
+  }
+
+  saving() {
+    const erase =
+      this.name && !this.shipped ? button("Delete the combo", () => this.askToDelete()) : "";
+    return [
+      h(
+        "div",
+        { class: "actions" },
+        button("Review the change", () => this.review(), { class: "main" }),
+        erase,
+      ),
+      this.outcome,
+    ];
+  }
+
+  models() {
+    return Array.isArray(this.draft.models) ? this.draft.models : [];
+  }
+
+  change(change) {
+    change(this.draft);
+    this.paint();
+  }
+
+  select(index, focus = true) {
+    this.selected = Math.max(0, Math.min(index, this.models().length - 1));
+    this.paint({ focus });
+  }
+
+  move(from, to) {
+    const models = this.models();
+    if (to < 0 || to >= models.length || from === to) return;
+    models.splice(to, 0, ...models.splice(from, 1));
+    this.selected = to;
+    this.paint({ focus: this.drawn.contains(document.activeElement) });
+    say(`${nameOf(models[to])} is now entry ${to + 1} of ${models.length}`);
+  }
+
+  add(model) {
+    this.draft.models = [...this.models(), model];
+    this.added.value = "";
+    this.selected = this.draft.models.length - 1;
+    this.paint();
+    say(`${model} added as entry ${this.draft.models.length}`);
+  }
+
+  remove(index) {
+    const [gone] = this.models().splice(index, 1);
+    if (gone === undefined) return;
+    this.select(
+      Math.min(index, this.models().length - 1),
+      this.drawn.contains(document.activeElement),
+    );
+    say(`${nameOf(gone)} removed`);
+  }
+
+  /** The draft in the drawing, the form and the text; a change is not reviewed any more. */
+  paint({ keepText = false, focus = false } = {}) {
+    focus ||= this.drawn.contains(document.activeElement);
+    const combo = drafted(this.name, this.draft);
+    const svg = combo.entries.length
+      ? picture(
+          drawCombo(combo, {
+            width: this.drawn.clientWidth || 900,
+            now: live.now(),
+            interactive: true,
+            selected: this.selected,
+          }),
+        )
+      : h("p", { class: "dim" }, "No entry yet: add the first below.");
+    this.drawn.replaceChildren(svg);
+    if (focus) this.drawn.querySelector(`[data-index="${this.selected}"]`)?.focus();
+    this.form.show(this.draft);
+    const text = JSON.stringify(this.draft, null, 2);
+    if (!keepText) this.rewrite(text);
+    if (text !== this.painted) this.outcome.replaceChildren();
+    this.painted = text;
+    const none = !combo.entries.length;
+    this.buttons?.forEach((each) => {
+      each.disabled = none;
+    });
+  }
+
+  rewrite(text) {
+    this.text.value = text;
+    this.text.setCustomValidity("");
+    this.isTyped = false;
+  }
+
+  /** What is sent: a text that was typed keeps its layout. */
+  get content() {
+    return this.isTyped ? { text: this.text.value } : { combo: this.draft };
+  }
+
+  get path() {
+    return `api/combos/${encodeURIComponent(this.name || this.title.value.trim() || "?")}`;
+  }
+
+  async review() {
+    if (this.text.validationMessage)
+      return this.refuse({ message: `This is no JSON: ${this.text.validationMessage}` });
+    try {
+      const told = await call("POST", `${this.path}/preview`, this.content);
+      if (told.problems.some((each) => each.level !== "warning")) return this.refuse(told);
+      this.showChange(told);
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+
+  refuse(error) {
+    this.outcome.replaceChildren(h("h3", {}, "This cannot be saved"), trouble(error));
+  }
+
+  showChange({ diff: text, meaning, problems }) {
+    if (!text)
+      return this.outcome.replaceChildren(h("p", { class: "word" }, "Nothing is changed."));
+    const save = button("Save", () => this.save(), { class: "main" });
+    const words = meaning.length
+      ? [
+          h("h3", {}, "What it means"),
+          h(
+            "ul",
+            { class: "meaning" },
+            meaning.map((line) => h("li", {}, line)),
+          ),
+        ]
+      : [];
+    this.outcome.replaceChildren(
+      h("h3", {}, "The change of the file"),
+      diff(text),
+      problems.length ? trouble({ problems }) : "",
+      ...words,
+      h("div", { class: "actions" }, save),
+    );
+    save.focus();
+  }
+
+  async save() {
+    try {
+      const { digest } = await call("PUT", this.path, { ...this.content, digest: this.digest });
+      this.digest = digest;
+      this.note.replaceChildren();
+      say("Saved");
+      this.outcome.replaceChildren(h("p", { class: "done" }, "Saved. It is in force."));
+      if (!this.name) location.hash = `#/combos/${encodeURIComponent(this.title.value.trim())}`;
+    } catch (error) {
+      this.refuse(
+        error.status === 409
+          ? {
+              message: `${error.message} Reload this page to see it; what you have changed here is lost then.`,
+            }
+          : error,
+      );
+    }
+  }
+
+  askToDelete() {
+    dialog(`Delete ${this.name}?`, (box) => [
+      h("p", {}, "Its file is removed. A combo of this name that ships with krouter comes back."),
+      h(
+        "div",
+        { class: "actions" },
+        button("Keep it", () => box.close()),
+        button(
+          "Delete",
+          () => {
+            box.close();
+            this.erase();
+          },
+          { class: "main" },
+        ),
+      ),
+    ]);
+  }
+
+  async erase() {
+    try {
+      await call("DELETE", `${this.path}?digest=${encodeURIComponent(this.digest)}`);
+      location.hash = "#/combos";
+    } catch (error) {
+      this.refuse(error);
+    }
+  }
+}

@@ -1,0 +1,139 @@
+// The form of a combo: what of its file has a control of its own. The rest is written as JSON.
+
+import { field, h, select } from "./dom.js";
+
+const STRATEGIES = [
+  ["fallback", "fallback: the first that can, else the next"],
+  ["priority", "priority: as fallback, never in turns"],
+  ["round-robin", "round robin: in turns"],
+  ["fusion", "fusion: ask all, a judge answers"],
+];
+const isFusion = (draft) => draft.strategy === "fusion";
+const takesTurns = (draft) =>
+  draft.strategy === "round-robin" || (draft.strategy ?? "fallback") === "fallback";
+const always = () => true;
+
+/**
+ * Path in the file, label, hint, kind, and when it is shown. A kind that is a list has what holds
+ * where nothing is set behind the empty choice.
+ */
+const FIELDS = [
+  [["description"], "Description", "", "text", always],
+  [["strategy"], "Strategy", "", STRATEGIES, always],
+  [
+    ["stickyLimit"],
+    "Sticky limit",
+    "Requests that an entry keeps the front for, instead of the limit for all combos; counts while the combo takes turns.",
+    "number",
+    takesTurns,
+  ],
+  [["judge"], "Judge", "A model or a combo; empty for the first entry.", "model", isFusion],
+  [
+    ["fusionTuning", "minPanel"],
+    "Answers to wait for",
+    "minPanel, 2 unless set",
+    "number",
+    isFusion,
+  ],
+  [
+    ["fusionTuning", "stragglerGraceMs"],
+    "Then wait, ms more",
+    "stragglerGraceMs, 8000 unless set",
+    "number",
+    isFusion,
+  ],
+  [
+    ["fusionTuning", "panelHardTimeoutMs"],
+    "Wait at most, ms",
+    "panelHardTimeoutMs, 90000 unless set",
+    "number",
+    isFusion,
+  ],
+  [
+    ["fusionTuning", "onSingle"],
+    "Where only one has answered",
+    "",
+    ["", "resend", "judge", "return"],
+    isFusion,
+  ],
+  [
+    ["fusionTuning", "onJudgeFailure"],
+    "Where the judge fails",
+    "",
+    ["", "error", "best"],
+    isFusion,
+  ],
+  [["fusionTuning", "lateCalls"], "Late calls", "", ["", "run", "cancel"], isFusion],
+  [
+    ["streamGuard"],
+    "Hold streams back",
+    "first: until there is content; full: until they have ended properly",
+    ["", "off", "first", "full"],
+    always,
+  ],
+  [["onTooLarge"], "Where a request is too large", "", ["", "return", "larger"], always],
+  [["onRefusal"], "Where a model refuses", "", ["", "next", "return"], always],
+  [
+    ["retries"],
+    "Retries of an account",
+    "before the next one, for limits and failures that pass",
+    "number",
+    always,
+  ],
+];
+
+/** `element`, and `show(draft)`; `change` is called with what alters the draft. */
+export function form(change) {
+  const controls = FIELDS.map(([path, label, hint, kind, shown]) => ({
+    path,
+    shown,
+    ...control(kind, label, hint, (value) => change((draft) => put(draft, path, value))),
+  }));
+  return {
+    element: h(
+      "form",
+      { class: "fields", onsubmit: (event) => event.preventDefault() },
+      controls.map((each) => each.box),
+    ),
+    show(draft) {
+      for (const each of controls) {
+        each.box.hidden = !each.shown(draft);
+        const value = each.path.reduce((at, key) => at?.[key], draft) ?? each.blank;
+        if (document.activeElement !== each.input) each.input.value = String(value);
+      }
+    },
+  };
+}
+
+function control(kind, label, hint, changed) {
+  const isNumber = kind === "number";
+  const options = Array.isArray(kind)
+    ? kind.map((option) => (option === "" ? ["", `not set: ${kind[1]}`] : option))
+    : null;
+  const input = options
+    ? select(options, "")
+    : h("input", {
+        type: isNumber ? "number" : "text",
+        list: kind === "model" ? "models" : null,
+        spellcheck: "false",
+      });
+  input.addEventListener(options ? "change" : "input", () => {
+    const text = input.value.trim();
+    changed(
+      text === "" ? undefined : isNumber ? Number(text) : kind === "text" ? input.value : text,
+    );
+  });
+  return { input, box: field(label, input, hint), blank: kind === STRATEGIES ? "fallback" : "" };
+}
+
+/** Sets what stands at `path` of a draft, or takes it and what is empty then out. */
+function put(draft, path, value) {
+  const [key, ...rest] = path;
+  if (rest.length) {
+    const inner = { ...(draft[key] ?? {}) };
+    put(inner, rest, value);
+    value = Object.keys(inner).length ? inner : undefined;
+  }
+  if (value === undefined) delete draft[key];
+  else draft[key] = value;
+}

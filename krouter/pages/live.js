@@ -1,0 +1,167 @@
+// What krouter tells as it happens: one stream for all pages, read by fetch so that a key goes along.
+
+import { get, send } from "./api.js";
+import { calm } from "./dom.js";
+
+const FLASH_MS = 1400; // how long an entry shows that it has just ended
+const LEAST_LIT_MS = 350; // what ends sooner would not be seen
+const LONGEST_WAIT_MS = 10000;
+const UNSEEN_MS = 30000; // after which a page that nobody looks at lets its connection go
+
+/** Events: `view` (the snapshot is new), `lights` (other entries are under way), `begin`, `step`, `end`, `log`, `lost`, `state`. */
+export const live = new EventTarget();
+/** The last snapshot, null before the first. */
+live.view = null;
+/** Seconds that krouter's clock is ahead of this one. */
+live.ahead = 0;
+live.now = () => Date.now() / 1000 + live.ahead;
+
+const lights = new Map(); // by request and step: {boxes, since}
+const flashes = new Map(); // by combo and index: {tone, until}
+
+/** Which entries of a combo are under way, and how those ended that just have. */
+export function lit(combo) {
+  const here = [...lights.values()]
+    .flatMap((light) => light.boxes)
+    .filter((box) => box.combo === combo && box.index != null);
+  const flash = {};
+  for (const [key, { tone }] of flashes) {
+    const [name, index] = key.split("\n");
+    if (name === combo) flash[index] = tone;
+  }
+  return { lit: [...new Set(here.map((box) => box.index))], flash };
+}
+
+/** Reads the snapshot anew. */
+export async function refresh() {
+  const view = await get("api/view");
+  live.ahead = view.now - Date.now() / 1000;
+  live.view = view;
+  tell("view", view);
+}
+
+const soon = calm(() => refresh().catch(() => {}), 200);
+
+function tell(name, detail) {
+  live.dispatchEvent(new CustomEvent(name, { detail }));
+}
+
+let leave = new AbortController(); // lets the connection go
+let unseen = null; // the timer that does
+
+/** Follows krouter as long as the page is open and, but for a moment, in sight. */
+export async function follow() {
+  for (let wait = 500; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
+    await inSight();
+    leave = new AbortController();
+    try {
+      const answer = await send("GET", "api/live", undefined, leave.signal);
+      if (!answer.ok) throw new Error(`api/live answered ${answer.status}`);
+      for await (const event of eventsOf(answer.body)) {
+        wait = 500;
+        await take(event);
+      }
+    } catch {
+      // the connection broke, or was left: it is opened again
+    }
+    lights.clear();
+    tell("state", "reconnecting");
+    if (!leave.signal.aborted) await new Promise((done) => setTimeout(done, wait));
+  }
+}
+
+/** Waits until somebody looks: a browser has few connections for all its pages. */
+async function inSight() {
+  if (!document.hidden) return;
+  await new Promise((done) => document.addEventListener("visibilitychange", done, { once: true }));
+}
+
+document.addEventListener("visibilitychange", () => {
+  clearTimeout(unseen);
+  if (document.hidden) unseen = setTimeout(() => leave.abort(), UNSEEN_MS);
+});
+
+async function take({ name, data }) {
+  if (name === "hello") {
+    await refresh();
+    live.view.in_flight.flatMap((request) => request.steps ?? []).forEach(light);
+    tell("state", "live");
+    tell("lights");
+    return;
+  }
+  if (name === "step") light(data);
+  if (name === "end") putOut(data.id);
+  if (["view", "lost"].includes(name)) soon();
+  tell(name, data);
+}
+
+function light(step) {
+  const key = `${step.id} ${step.step}`;
+  const boxes = boxesOf(step);
+  if (step.kind === "attempt" && step.ended == null) {
+    lights.set(key, { boxes, since: Date.now() });
+    tell("lights");
+    return;
+  }
+  const tone = step.kind === "skip" ? "mixed" : step.outcome === "answered" ? "good" : "bad";
+  const shown = lights.get(key)?.since ?? 0;
+  setTimeout(() => end(key, boxes, tone), Math.max(0, shown + LEAST_LIT_MS - Date.now()));
+}
+
+/** Where a step is drawn; who judges is in no list, and has a box of its own. */
+function boxesOf(step) {
+  if (step.boxes?.length || !["judge", "again"].includes(step.role)) return step.boxes ?? [];
+  return [{ combo: step.combo, index: "judge" }];
+}
+
+function end(key, boxes, tone) {
+  lights.delete(key);
+  const marks = boxes.filter((box) => box.index != null).map((box) => `${box.combo}\n${box.index}`);
+  const flash = { tone };
+  for (const mark of marks) flashes.set(mark, flash);
+  tell("lights");
+  setTimeout(() => {
+    for (const mark of marks) if (flashes.get(mark) === flash) flashes.delete(mark);
+    tell("lights");
+  }, FLASH_MS);
+}
+
+/** Whatever of a request is still lit when it is over: its ends may have been lost. */
+function putOut(id) {
+  setTimeout(() => {
+    for (const key of lights.keys()) if (key.startsWith(`${id} `)) lights.delete(key);
+    tell("lights");
+  }, LEAST_LIT_MS + 50);
+}
+
+/** The events of a stream, each with its name and its data. */
+export async function* eventsOf(body) {
+  let text = "";
+  for await (const piece of chunks(body.pipeThrough(new TextDecoderStream()))) {
+    text += piece;
+    const parts = text.split("\n\n");
+    text = parts.pop();
+    for (const part of parts) {
+      const event = parsed(part);
+      if (event) yield event;
+    }
+  }
+}
+
+async function* chunks(stream) {
+  const reader = stream.getReader();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield value;
+  }
+}
+
+function parsed(part) {
+  const event = { name: "", data: null };
+  for (const line of part.split("\n")) {
+    if (line.startsWith("event: ")) event.name = line.slice(7);
+    if (line.startsWith("data: ")) event.data = JSON.parse(line.slice(6));
+  }
+  return event.name ? event : null;
+}

@@ -1,0 +1,227 @@
+// Routes: what happened to the last requests, as it happens; each opens as a drawing.
+
+import { get } from "./api.js";
+import { onWidth } from "./combos.js";
+import { button, calm, field, h, picture, say, select, trouble } from "./dom.js";
+import { drawRoute } from "./draw.js";
+import { live } from "./live.js";
+import { attempts } from "./record.js";
+import { carried, clock, moment, money, plural, span, tokens, tone } from "./words.js";
+
+const PAGE = 50;
+const FILTERS = ["combo", "outcome", "asked", "account"];
+
+/** The list, or with `rest` one route. */
+export function routesPage(place, { rest, query, signal }) {
+  if (rest.length) return onePage(place, rest[0], signal);
+  return new List(place, query, signal).read();
+}
+
+class List {
+  constructor(place, query, signal) {
+    this.signal = signal;
+    this.filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
+    this.rows = h("tbody");
+    this.note = h("div");
+    this.older = button("Older", () => this.more());
+    place.append(
+      h("div", { class: "head" }, h("h1", {}, "Routes")),
+      this.bar(),
+      h("div", { class: "card" }, this.note, this.table()),
+      h("div", { class: "actions" }, this.older),
+    );
+    const again = calm(() => this.read(true), 400);
+    for (const name of ["begin", "end", "lost"]) live.addEventListener(name, again, { signal });
+  }
+
+  bar() {
+    const combos = [
+      ["", "all"],
+      ...(live.view?.combos ?? []).map((combo) => [combo.name, combo.name]),
+    ];
+    if (this.filters.combo && !combos.some(([name]) => name === this.filters.combo))
+      combos.push([this.filters.combo, this.filters.combo]);
+    const set = (name) => (event) => this.filter(name, event.target.value.trim());
+    const typed = (name, placeholder) =>
+      h("input", { type: "search", value: this.filters[name], placeholder, onchange: set(name) });
+    return h(
+      "form",
+      { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
+      field("Combo", select(combos, this.filters.combo, { onchange: set("combo") })),
+      field("Outcome", typed("outcome", "ok, failed, 529, late…")),
+      field("Asked for", typed("asked", "a name")),
+      field("Account", typed("account", "its name")),
+    );
+  }
+
+  filter(name, value) {
+    this.filters[name] = value;
+    const query = new URLSearchParams(Object.entries(this.filters).filter(([, each]) => each));
+    history.replaceState(null, "", `#/routes${query.size ? `?${query}` : ""}`);
+    this.read();
+  }
+
+  table() {
+    const heads = ["Time", "Asked for", "Served by", "Outcome", "Tries", "Tokens", "Cost", "Took"];
+    const numbers = new Set(["Tries", "Cost", "Took"]);
+    return h(
+      "table",
+      { class: "list" },
+      h("caption", { class: "unseen" }, "Requests, the newest first"),
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          heads.map((head) =>
+            h("th", { scope: "col", class: numbers.has(head) ? "number" : null }, head),
+          ),
+        ),
+      ),
+      this.rows,
+    );
+  }
+
+  path(before = "") {
+    const given = Object.entries({ ...this.filters, before, limit: PAGE }).filter(
+      ([, value]) => value !== "",
+    );
+    return `api/routes?${new URLSearchParams(given)}`;
+  }
+
+  async read(isNews = false) {
+    try {
+      const routes = await get(this.path());
+      if (this.signal.aborted) return;
+      const known = new Set([...this.rows.children].map((row) => row.dataset.id));
+      const fresh = isNews ? routes.filter((route) => !known.has(route.id)) : [];
+      const kept = isNews
+        ? [...this.rows.children].filter(
+            (row) => !routes.some((route) => route.id === row.dataset.id),
+          )
+        : [];
+      const names = new Set(fresh.map((route) => route.id));
+      this.rows.replaceChildren(...routes.map((route) => row(route, names.has(route.id))), ...kept);
+      if (fresh.length) say(plural(fresh.length, "new request"));
+      if (!isNews) this.older.hidden = routes.length < PAGE;
+      this.note.replaceChildren(
+        ...(this.rows.children.length
+          ? []
+          : [
+              h(
+                "p",
+                { class: "dim" },
+                "No request yet that matches. What comes appears here at once.",
+              ),
+            ]),
+      );
+    } catch (error) {
+      this.note.replaceChildren(trouble(error));
+    }
+  }
+
+  async more() {
+    const routes = await get(this.path(this.rows.lastChild?.dataset.id ?? ""));
+    this.rows.append(...routes.map((route) => row(route, false)));
+    this.older.hidden = routes.length < PAGE;
+  }
+}
+
+function row(route, isFresh) {
+  const link = h("a", { href: `#/routes/${encodeURIComponent(route.id)}` }, route.asked || "-");
+  const needs = route.needs?.length
+    ? h("span", { class: "dim" }, ` with ${carried(route.needs)}`)
+    : "";
+  const tries = route.steps.filter((step) => step.step === "attempt").length;
+  return h(
+    "tr",
+    { "data-id": route.id, class: isFresh ? "fresh" : null },
+    h("td", { title: moment(route.began) }, clock(route.began)),
+    h("td", {}, link, needs),
+    h("td", { class: "wide" }, route.served || h("span", { class: "dim" }, "nobody")),
+    h("td", { class: tone(route.outcome) }, outcome(route)),
+    h("td", { class: "number", "data-label": "tries" }, String(tries)),
+    h("td", {}, tokens(route.usage)),
+    h("td", { class: "number" }, money(route.cost)),
+    h("td", { class: "number" }, route.ended == null ? "" : span(route.ended - route.began)),
+  );
+}
+
+const outcome = (route) => [route.status, route.outcome].filter(Boolean).join(" ");
+
+async function onePage(place, id, signal) {
+  place.append(
+    h(
+      "div",
+      { class: "head" },
+      h("h1", {}, "Route"),
+      h("code", {}, id),
+      h("span", { class: "links" }, h("a", { href: "#/routes" }, "All routes")),
+    ),
+  );
+  const facts = h("div");
+  const drawn = h("div", { class: "drawn" });
+  place.append(h("div", { class: "card" }, facts, drawn));
+  let route = await get(`api/routes/${encodeURIComponent(id)}`);
+  const paint = () => {
+    facts.replaceChildren(told(route));
+    drawn.replaceChildren(picture(drawRoute(route, { width: drawn.clientWidth, reads: reads() })));
+  };
+  if (signal.aborted) return;
+  onWidth(drawn, paint, signal);
+  live.addEventListener("step", follow, { signal });
+  live.addEventListener("end", follow, { signal });
+  paint();
+
+  async function follow({ detail }) {
+    if (detail.id !== id) return;
+    route = await get(`api/routes/${encodeURIComponent(id)}`);
+    paint();
+  }
+}
+
+/** What each entry reads that any combo names. */
+function reads() {
+  return Object.fromEntries(
+    (live.view?.combos ?? [])
+      .flatMap((combo) => combo.entries)
+      .map((entry) => [entry.model, entry.reads]),
+  );
+}
+
+function told(route) {
+  const took = route.ended == null ? "under way" : span(route.ended - route.began);
+  const spent = [
+    tokens(route.usage),
+    money(route.cost),
+    route.unpriced ? `${plural(route.unpriced, "attempt")} of unknown cost` : "",
+  ];
+  const wasted = route.steps.filter((step) => step.step === "attempt" && !step.seen && step.usage);
+  const facts = [
+    [
+      "asked",
+      [
+        route.asked,
+        carried(route.needs) && `with ${carried(route.needs)}`,
+        `${route.dialect}, ${route.stream ? "streamed" : "not streamed"}`,
+      ],
+    ],
+    ["outcome", [outcome(route), route.served && `from ${route.served}`]],
+    ["when", [moment(route.began), took]],
+    ["spent", [attempts(route), ...spent]],
+    ["waste", [wasted.length && `${plural(wasted.length, "attempt")} that the caller never saw`]],
+    ["order", route.switches],
+    ["dropped", route.dropped],
+    ["notes", route.notes],
+    ["key", [route.caller]],
+  ];
+  const shown = facts
+    .map(([name, parts]) => [name, parts.filter(Boolean).join(" · ")])
+    .filter(([, text]) => text);
+  return h(
+    "dl",
+    { class: "facts" },
+    shown.map(([name, text]) => [h("dt", {}, name), h("dd", {}, text)]),
+  );
+}

@@ -1,0 +1,283 @@
+// What if: a request that is not sent, and who would answer it while entries fail in chosen ways.
+
+import { call, get } from "./api.js";
+import { arranged } from "./arrange.js";
+import { onWidth } from "./combos.js";
+import { button, calm, check, dialog, field, h, picture, say, select, trouble } from "./dom.js";
+import { drawRehearsal } from "./draw.js";
+import { live } from "./live.js";
+import { money, plural, span } from "./words.js";
+
+const NEEDS = [
+  ["image", "an image"],
+  ["pdf", "a PDF"],
+  ["audio", "audio"],
+  ["video", "a video"],
+  ["tools", "tools"],
+];
+const DIALECTS = [
+  ["chat", "OpenAI chat"],
+  ["messages", "Anthropic messages"],
+  ["responses", "OpenAI responses"],
+  ["gemini", "Google Gemini"],
+];
+
+export async function whatifPage(place, { rest, signal }) {
+  const combos = (live.view?.combos ?? [])
+    .filter((combo) => combo.entries.length)
+    .map((combo) => combo.name);
+  if (!combos.length) return place.append(h("p", { class: "dim" }, "There is no combo to ask."));
+  const faults = await get("api/faults");
+  if (!signal.aborted) new WhatIf(place, combos, rest[0], faults, signal);
+}
+
+class WhatIf {
+  constructor(place, combos, wanted, faults, signal) {
+    this.faults = faults.map((fault) => [fault.name, fault.title || fault.name]);
+    this.fail = {};
+    this.selected = 0;
+    this.latest = 0;
+    this.combo = select(combos, combos.includes(wanted) ? wanted : combos[0], {
+      onchange: () => this.another(),
+    });
+    this.dialect = select(DIALECTS, "chat", { onchange: () => this.ask() });
+    this.needs = NEEDS.map(([name, label]) =>
+      check(label, { value: name, onchange: () => this.ask() }),
+    );
+    this.stream = check("streamed", { onchange: () => this.ask() });
+    this.body = h("textarea", {
+      id: "body",
+      spellcheck: "false",
+      oninput: calm(() => this.ask(), 300),
+      placeholder: '{"messages": [{"role": "user", "content": "Hello"}]}',
+    });
+    this.drawn = h("div", { class: "drawn" });
+    this.verdict = h("p", { class: "verdict", role: "status" });
+    this.moves = h("tbody");
+    this.entries = h("fieldset", {});
+    place.append(
+      h(
+        "div",
+        { class: "head" },
+        h("h1", {}, "What if"),
+        h(
+          "p",
+          { class: "dim how" },
+          "Nothing is sent: the request is rehearsed with what is known of your accounts now.",
+        ),
+      ),
+      h(
+        "div",
+        { class: "aside" },
+        this.choices(),
+        h(
+          "div",
+          { class: "card" },
+          this.verdict,
+          h("p", { class: "dim" }, "Choose a box to make its entry fail."),
+          this.drawn,
+          this.table(),
+        ),
+      ),
+    );
+    arranged(this.drawn, {
+      select: (index) => this.choose(index),
+      open: (index) => this.openFaults(index),
+    });
+    onWidth(this.drawn, () => this.paint(), signal);
+    live.addEventListener(
+      "view",
+      calm(() => {
+        if (!signal.aborted) this.ask();
+      }, 1500),
+      { signal },
+    );
+    this.another();
+  }
+
+  choices() {
+    return h(
+      "form",
+      { class: "card", onsubmit: (event) => event.preventDefault() },
+      field("Combo", this.combo),
+      h("fieldset", {}, h("legend", {}, "The request carries"), this.needs),
+      h("fieldset", {}, h("legend", {}, "It is asked for"), this.stream),
+      field("In the dialect of", this.dialect),
+      this.entries,
+      h(
+        "details",
+        {},
+        h("summary", {}, "A body of your own"),
+        field("The body, as JSON", this.body, "In place of what is ticked above."),
+      ),
+    );
+  }
+
+  table() {
+    const heads = ["", "Entry", "Account", "Outcome", "Why", "When"];
+    return h(
+      "details",
+      { open: true },
+      h("summary", {}, "Step by step"),
+      h(
+        "table",
+        { class: "list" },
+        h(
+          "thead",
+          {},
+          h(
+            "tr",
+            {},
+            heads.map((head) =>
+              h("th", { scope: "col" }, head || h("span", { class: "unseen" }, "Step")),
+            ),
+          ),
+        ),
+        this.moves,
+      ),
+    );
+  }
+
+  get told() {
+    return live.view.combos.find((combo) => combo.name === this.combo.value);
+  }
+
+  another() {
+    this.fail = {};
+    this.listEntries();
+    this.ask();
+  }
+
+  /** The same choice as the boxes have, in a form. */
+  listEntries() {
+    const names = [...new Set(this.told.entries.map((entry) => entry.model))];
+    const choices = [["", "answers"], ...this.faults];
+    const one = (name) =>
+      field(
+        name,
+        select(choices, this.fail[name] ?? "", {
+          onchange: (event) => this.set(name, event.target.value),
+        }),
+      );
+    this.entries.replaceChildren(h("legend", {}, "What befalls the entries"), ...names.map(one));
+  }
+
+  choose(index) {
+    if (!Number.isFinite(index)) index = this.told.entries.length - 1;
+    this.selected = Math.max(0, Math.min(index, this.told.entries.length - 1));
+    this.paint();
+    this.drawn.querySelector(`[data-index="${this.selected}"]`)?.focus();
+  }
+
+  openFaults(index) {
+    const name = this.told.entries[index].model;
+    dialog(`What befalls ${name}?`, (box) => {
+      const set = (fault) => () => {
+        box.close();
+        this.set(name, fault);
+        this.choose(index);
+      };
+      return h(
+        "div",
+        { class: "faults" },
+        [["", "it answers"], ...this.faults].map(([fault, title]) =>
+          button(title, set(fault), { "aria-pressed": String((this.fail[name] ?? "") === fault) }),
+        ),
+      );
+    });
+  }
+
+  set(name, fault) {
+    if (fault) this.fail[name] = fault;
+    else delete this.fail[name];
+    this.listEntries();
+    this.ask();
+  }
+
+  question() {
+    const asked = {
+      combo: this.combo.value,
+      dialect: this.dialect.value,
+      stream: this.stream.querySelector("input").checked,
+      fail: this.fail,
+    };
+    const text = this.body.value.trim();
+    if (text) return { ...asked, body: JSON.parse(text) };
+    return {
+      ...asked,
+      needs: this.needs
+        .map((each) => each.querySelector("input"))
+        .filter((box) => box.checked)
+        .map((box) => box.value),
+    };
+  }
+
+  async ask() {
+    const turn = ++this.latest;
+    try {
+      const question = this.question();
+      const answer = await call("POST", "api/whatif", question);
+      if (turn !== this.latest) return;
+      this.answer = { ...answer, needs: question.needs?.filter((need) => need !== "tools") };
+      this.tell();
+      this.paint();
+    } catch (error) {
+      if (turn === this.latest)
+        this.verdict.replaceChildren(
+          trouble(
+            error instanceof SyntaxError
+              ? { message: `The body is no JSON: ${error.message}` }
+              : error,
+          ),
+        );
+    }
+  }
+
+  tell() {
+    const { reply, waited, cost, moves } = this.answer;
+    const who = reply.from
+      ? h(
+          "span",
+          { class: reply.whole === false ? "warn" : "good" },
+          `${reply.from} answers${reply.whole === false ? ", but not to the end" : ""}`,
+        )
+      : h("span", { class: "bad" }, `nobody answers: ${reply.status}`);
+    const after = [
+      moves.length && `after ${plural(moves.length, "step")}`,
+      waited != null && span(waited),
+      money(cost) && `about ${money(cost)}`,
+    ]
+      .filter(Boolean)
+      .join(" · ");
+    this.verdict.replaceChildren(h("strong", {}, who), h("span", { class: "dim" }, ` ${after}`));
+    say(this.verdict.textContent);
+    this.moves.replaceChildren(
+      ...moves.map((move, index) =>
+        h(
+          "tr",
+          {},
+          h("td", {}, String(index + 1)),
+          h("td", {}, move.entry),
+          h("td", {}, move.account),
+          h("td", { class: move.outcome === "answered" ? "good" : "bad" }, move.outcome),
+          h("td", { class: "wide" }, move.why ?? ""),
+          h("td", {}, move.began == null ? "" : span(move.began)),
+        ),
+      ),
+    );
+  }
+
+  paint() {
+    if (!this.answer) return;
+    const held = this.drawn.contains(document.activeElement);
+    const svg = drawRehearsal(this.answer, this.told, {
+      width: this.drawn.clientWidth,
+      interactive: true,
+      selected: this.selected,
+      fail: this.fail,
+      reads: Object.fromEntries(this.told.entries.map((entry) => [entry.model, entry.reads])),
+    });
+    this.drawn.replaceChildren(picture(svg));
+    if (held) this.drawn.querySelector(`[data-index="${this.selected}"]`)?.focus();
+  }
+}
