@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: help run test soak check format bench bench-check clients lock audit clean
+.PHONY: help run test browser pictures soak check format bench bench-check clients lock audit clean
 
 help:  ## what there is to make
 	@sed -n "s/^\([a-z-]*\):.*## /\1\t/p" $(MAKEFILE_LIST) | expand -t 14
@@ -15,6 +15,12 @@ run: $(VENV)/run.stamp  ## serve on 127.0.0.1:20128 from this folder
 test: $(VENV)/dev.stamp  ## the whole suite; no network beyond loopback
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(ARGS)
 JOBS ?= 3
+
+browser:  ## install the Chromium that the pages are tested in; Debian, as root
+	apt-get update && apt-get install -y --no-install-recommends chromium
+
+pictures: $(VENV)/dev.stamp  ## draw and photograph the pages for the documentation
+	$(BIN)/python -m tests.pages.pictures
 
 soak: $(VENV)/dev.stamp  ## ten minutes of failing providers, crowds and kills; MINUTES=3 for fewer
 	$(BIN)/python -m tests.soak $(MINUTES)

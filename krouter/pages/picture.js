@@ -65,7 +65,7 @@ function entryBox(combo, entry, index, options) {
     lines.push({ text: entry.skip, tone: "warn", rows: 2 });
   for (const account of entry.accounts ?? []) lines.push(...accountLines(account, options.now));
   const box = { index, number: index + 1, title: nameOf(entry), isName: true, lines };
-  box.badge = badge(combo, entry, index);
+  box.badge = badge(combo, index);
   box.state = state(combo, entry, index, options);
   box.label = `${entry.model}, ${lines.map((line) => [line.text, line.right].filter(Boolean).join(" ")).join(", ")}`;
   if (box.badge) box.label += `, ${box.badge.text}`;
@@ -78,11 +78,8 @@ function about(entry) {
   return [reading(entry.reads), window && `${window} window`].filter(Boolean).join(" · ");
 }
 
-function badge(combo, entry, index) {
-  const busy = (entry.accounts ?? []).reduce((sum, account) => sum + (account.in_flight ?? 0), 0);
-  if (busy) return { text: `${busy} in flight`, tone: "accent" };
-  if (combo.rotates && combo.turn === index) return { text: "next", tone: "accent" };
-  return null;
+function badge(combo, index) {
+  return combo.rotates && combo.turn === index ? { text: "next", tone: "accent" } : null;
 }
 
 function state(combo, entry, index, options) {
@@ -110,9 +107,10 @@ function dot(account) {
 }
 
 function figures(account) {
+  const busy = account.in_flight ? `${account.in_flight} in flight` : "";
   const health = account.health == null ? "" : `${percent(account.health)} healthy`;
   const left = account.left == null ? "" : `${percent(account.left)} left`;
-  return [health, left].filter(Boolean).join(" · ");
+  return [busy || health, left].filter(Boolean).join(" · ");
 }
 
 function lockLine(lock, now) {

@@ -11,41 +11,9 @@ export function routePicture(route, options) {
   return isPanel ? panelPicture(route, options) : walkPicture(route, options);
 }
 
-/** As drawRehearsal has it. */
+/** As drawRehearsal has it: `options.fail` maps entries to the faults that were chosen for them. */
 export function rehearsalPicture(answer, combo, options) {
-  const places = new Map(answer.order.map(({ entry }, index) => [entry, index + 1]));
-  const steps = answer.moves.map((move) => rehearsedStep(move, places));
-  const route = {
-    asked: combo.name,
-    began: Math.min(0, ...steps.map((step) => step.began ?? 0)),
-    ended: answer.waited,
-    needs: answer.needs ?? [],
-    plan: answer.order.map((placed) => ({ listed: placeIn(combo, placed.entry), ...placed })),
-    steps,
-    served: answer.reply.from ?? "",
-    status: answer.reply.status,
-    outcome: answer.reply.from ? "answered" : (answer.moves.at(-1)?.outcome ?? ""),
-    cost: answer.cost,
-    voices: answer.voices ?? [],
-  };
-  return routePicture(route, { ...options, rehearsed: true, entries: combo.entries });
-}
-
-function rehearsedStep(move, places) {
-  const skipped = move.began == null;
-  return {
-    step: skipped ? "skip" : "attempt",
-    reason: move.outcome,
-    detail: move.why ?? "",
-    places: [places.get(move.entry) ?? 0],
-    voice: 0,
-    ...move,
-  };
-}
-
-function placeIn(combo, entry) {
-  const index = combo.entries.findIndex((each) => each.model === entry);
-  return index + 1;
+  return routePicture(answer.route, { ...options, entries: combo.entries });
 }
 
 function walkPicture(route, options) {
@@ -144,21 +112,19 @@ function placeBox(route, place, steps, options) {
   const box = { title: name, isName: true, number: place || "", lines: [] };
   if (placed) {
     const words = reason(placed, place - 1, options.reads?.[name]);
-    const right = steps.length ? "" : "not needed";
-    box.lines.push({
-      text: words,
-      tone: words.startsWith("moved") ? "accent" : "dim",
-      rows: 2,
-      right,
-    });
+    box.lines.push({ text: words, tone: words.startsWith("moved") ? "accent" : "dim", rows: 2 });
     const where = listed(placed, place - 1);
     if (where) box.lines.push({ text: where, tone: "dim" });
     indexed(box, placed, options);
   }
-  box.lines.push(...steps.flatMap((step) => stepLines(route, step, name)));
+  box.lines.push(...allLines(route, steps, name));
+  if (!steps.length) box.lines.push({ text: untried(route), tone: "dim" });
   box.state = steps.length ? stateOf(steps) : "off";
   return box;
 }
+
+const UNTRIED = { good: "not needed", open: "not tried yet", bad: "not tried" };
+const untried = (route) => UNTRIED[tone(route.outcome)];
 
 /** In What if a box leads to the faults of its entry. */
 function indexed(box, placed, options) {
@@ -177,7 +143,7 @@ function voiceBox(route, voice, options) {
     title: voice.entry,
     isName: true,
     number: voice.place || "",
-    lines: steps.flatMap((step) => stepLines(route, step, voice.entry)),
+    lines: allLines(route, steps, voice.entry),
   };
   if (voice.outcome !== "answered" || !steps.length)
     box.lines.unshift({ text: voice.outcome, tone: tone(voice.outcome), rows: 2 });
@@ -209,16 +175,21 @@ function stateOf(steps) {
   return attempts.some((step) => tone(step.outcome) === "open") ? "lit" : "bad";
 }
 
+/** The steps of a box; in a nested combo each model is named once. */
+function allLines(route, steps, name) {
+  return steps.flatMap((step, index) => stepLines(route, step, steps[index - 1]?.entry ?? name));
+}
+
 /** What came of one account: outcome and time, tokens and cost, and the error's own words. */
-function stepLines(route, step, name) {
-  const whom = [step.entry === name ? "" : step.entry, step.account].filter(Boolean).join(", ");
+function stepLines(route, step, named) {
+  const whom = [step.entry === named ? "" : step.entry, step.account].filter(Boolean).join(", ");
   if (step.step === "skip") {
     const why = [step.reason, step.detail].filter(Boolean).join(": ");
     return [
       { text: `${whom ? `${whom} ` : ""}skipped, ${why}`, tone: "warn", dot: "warn", rows: 3 },
     ];
   }
-  const inner = step.entry === name ? [] : [{ text: step.entry }];
+  const inner = step.entry === named ? [] : [{ text: step.entry }];
   const lines = [
     ...inner,
     { text: step.account || "no account", dot: tone(step.outcome), right: took(step) },

@@ -14,6 +14,7 @@ const NEEDS = [
   ["audio", "audio"],
   ["video", "a video"],
   ["tools", "tools"],
+  ["json", "a JSON schema"],
 ];
 const DIALECTS = [
   ["chat", "OpenAI chat"],
@@ -21,6 +22,10 @@ const DIALECTS = [
   ["responses", "OpenAI responses"],
   ["gemini", "Google Gemini"],
 ];
+
+/** The faults that are met most, which stand first. */
+const OFTEN = "529 429 quota 402 401 timeout reset empty stall cut 404 image too-large".split(" ");
+const AGAIN_MS = 5000; // at most so often a rehearsal is made anew because accounts have changed
 
 export async function whatifPage(place, { rest, signal }) {
   const combos = (live.view?.combos ?? [])
@@ -33,7 +38,8 @@ export async function whatifPage(place, { rest, signal }) {
 
 class WhatIf {
   constructor(place, combos, wanted, faults, signal) {
-    this.faults = faults.map((fault) => [fault.name, fault.title || fault.name]);
+    const rank = ({ name }) => (OFTEN.indexOf(name) + OFTEN.length + 1) % (OFTEN.length + 1);
+    this.faults = [...faults].sort((a, b) => rank(a) - rank(b));
     this.fail = {};
     this.selected = 0;
     this.latest = 0;
@@ -89,7 +95,7 @@ class WhatIf {
       "view",
       calm(() => {
         if (!signal.aborted) this.ask();
-      }, 1500),
+      }, AGAIN_MS),
       { signal },
     );
     this.another();
@@ -148,15 +154,20 @@ class WhatIf {
     this.ask();
   }
 
-  /** The same choice as the boxes have, in a form. */
+  /** The same choice as the boxes have, in a form, for those inside nested combos and the judge too. */
   listEntries() {
-    const names = [...new Set(this.told.entries.map((entry) => entry.model))];
-    const choices = [["", "answers"], ...this.faults];
+    const { entries, judge } = this.told;
+    const judges = judge?.includes("/") ? [judge] : [];
+    const names = [...new Set([...entries.flatMap(leaves), ...judges])];
+    const choices = [
+      ["", "answers"],
+      ...this.faults.map(({ name, title }) => [name, `${name}: ${title}`]),
+    ];
     const one = (name) =>
       field(
         name,
         select(choices, this.fail[name] ?? "", {
-          onchange: (event) => this.set(name, event.target.value),
+          onchange: (event) => this.set([name], event.target.value),
         }),
       );
     this.entries.replaceChildren(h("legend", {}, "What befalls the entries"), ...names.map(one));
@@ -170,26 +181,32 @@ class WhatIf {
   }
 
   openFaults(index) {
-    const name = this.told.entries[index].model;
-    dialog(`What befalls ${name}?`, (box) => {
+    const entry = this.told.entries[index];
+    const names = leaves(entry);
+    dialog(`What befalls ${entry.model}?`, (box) => {
       const set = (fault) => () => {
         box.close();
-        this.set(name, fault);
+        this.set(names, fault);
         this.choose(index);
+      };
+      const one = ({ name, title }) => {
+        const isSet = names.every((each) => (this.fail[each] ?? "") === name);
+        const shown = [h("strong", {}, name || "answers"), ` ${title}`];
+        return button(shown, set(name), { "aria-pressed": String(isSet) });
       };
       return h(
         "div",
         { class: "faults" },
-        [["", "it answers"], ...this.faults].map(([fault, title]) =>
-          button(title, set(fault), { "aria-pressed": String((this.fail[name] ?? "") === fault) }),
-        ),
+        [{ name: "", title: "as it should" }, ...this.faults].map(one),
       );
     });
   }
 
-  set(name, fault) {
-    if (fault) this.fail[name] = fault;
-    else delete this.fail[name];
+  set(names, fault) {
+    for (const name of names) {
+      if (fault) this.fail[name] = fault;
+      else delete this.fail[name];
+    }
     this.listEntries();
     this.ask();
   }
@@ -218,7 +235,7 @@ class WhatIf {
       const question = this.question();
       const answer = await call("POST", "api/whatif", question);
       if (turn !== this.latest) return;
-      this.answer = { ...answer, needs: question.needs?.filter((need) => need !== "tools") };
+      this.answer = answer;
       this.tell();
       this.paint();
     } catch (error) {
@@ -234,23 +251,27 @@ class WhatIf {
   }
 
   tell() {
-    const { reply, waited, cost, moves } = this.answer;
+    const { reply, waited, cost, moves, assumed } = this.answer;
     const who = reply.from
       ? h(
           "span",
           { class: reply.whole === false ? "warn" : "good" },
           `${reply.from} answers${reply.whole === false ? ", but not to the end" : ""}`,
         )
-      : h("span", { class: "bad" }, `nobody answers: ${reply.status}`);
+      : h("span", { class: "bad" }, `nobody answers: ${reply.status} ${reply.message ?? ""}`);
     const after = [
       moves.length && `after ${plural(moves.length, "step")}`,
       waited != null && span(waited),
-      money(cost) && `about ${money(cost)}`,
+      cost > 0 && `about ${money(cost)}`,
     ]
       .filter(Boolean)
       .join(" · ");
     this.verdict.replaceChildren(h("strong", {}, who), h("span", { class: "dim" }, ` ${after}`));
-    say(this.verdict.textContent);
+    if (assumed?.length) {
+      const names = assumed.join(", ");
+      this.verdict.append(h("small", {}, ` It is assumed that ${names} had an account.`));
+    }
+    if (this.verdict.textContent !== this.said) say((this.said = this.verdict.textContent));
     this.moves.replaceChildren(
       ...moves.map((move, index) =>
         h(
@@ -268,7 +289,7 @@ class WhatIf {
   }
 
   paint() {
-    if (!this.answer) return;
+    if (!this.answer?.route) return this.drawn.replaceChildren();
     const held = this.drawn.contains(document.activeElement);
     const svg = drawRehearsal(this.answer, this.told, {
       width: this.drawn.clientWidth,
@@ -280,4 +301,11 @@ class WhatIf {
     this.drawn.replaceChildren(picture(svg));
     if (held) this.drawn.querySelector(`[data-index="${this.selected}"]`)?.focus();
   }
+}
+
+/** The models that an entry comes down to: itself, or those of the combo that it names. */
+function leaves(entry) {
+  if (entry.kind !== "combo") return [entry.model];
+  const name = entry.model.replace(/^combo\//, "");
+  return (live.view.combos.find((combo) => combo.name === name)?.entries ?? []).flatMap(leaves);
 }

@@ -312,6 +312,7 @@ def add_pages(app: FastAPI, house: House, guard: Guard, problems: Callable[[], l
             return answer(pages, INDEX, request)
         return (
             f"krouter {__version__}\n\n"
+            "GET  /                      in a browser: pages that show what krouter does\n"
             "POST /v1/chat/completions   OpenAI chat\n"
             "POST /v1/messages           Anthropic messages\n"
             "POST /v1/responses          OpenAI responses\n"

@@ -1,0 +1,327 @@
+"""The pages in a real browser: what they show, what they change, and what they must not do."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from playwright.sync_api import Locator, Page, expect
+
+from krouter.keys import Limits, add_key
+from tests.harness import Krouter
+from tests.pages.conftest import DAILY, SCREENSHOT, Open
+from tests.upstream import Upstream
+
+PLACES = ("combos", "combos/daily", "whatif/daily", "routes", "log", "settings")
+
+
+def in_background(call: Any, *given: Any) -> Future[Any]:
+    """A call whose answer has to wait for the test."""
+    with_one = ThreadPoolExecutor(1)
+    running = with_one.submit(call, *given)
+    with_one.shutdown(wait=False)
+    return running
+
+
+def screenshot(krouter: Krouter) -> str:
+    """The id of the route of the README's request."""
+    told = krouter.messages("daily", messages=[{"role": "user", "content": SCREENSHOT}])
+    assert told.status_code == 200, told.text
+    return told.headers["x-krouter-route"]
+
+
+def names(place: Locator | Page) -> list[str]:
+    """The names in the boxes of a drawing, in their order."""
+    return [text.split(" ")[-1] for text in place.locator(".name.mono").all_text_contents()]
+
+
+def test_every_page_is_accessible_light_and_dark_wide_and_narrow(
+    tab: Open, krouter: Krouter
+) -> None:
+    route = screenshot(krouter)
+    opened = tab()
+    for place in (*PLACES, f"routes/{route}"):
+        opened.page.set_viewport_size({"width": 1280, "height": 900})
+        opened.page.emulate_media(color_scheme="light")
+        page = opened.open(place)
+        expect(page.locator(".card, .lines").first).to_be_visible()
+        opened.check_axe()
+        page.set_viewport_size({"width": 400, "height": 900})
+        page.emulate_media(color_scheme="dark")
+        opened.check_axe()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 400, place
+
+
+def test_a_combo_is_drawn_by_its_strategy(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos")
+    for name, label in (
+        ("daily", "daily, fallback. 1. glm/glm-5.1, text only"),
+        ("turns", "turns, round robin"),
+        ("council", "council, fusion"),
+    ):
+        drawing = page.get_by_role("article", name=name, exact=True).get_by_role("img")
+        expect(drawing).to_have_attribute("aria-label", re.compile(f"^{re.escape(label)}"))
+        assert names(drawing)[:3] == DAILY
+    turns = page.get_by_role("article", name="turns")
+    expect(turns.locator(".turn .name")).to_contain_text("glm-5.1")
+    krouter.messages("turns")
+    expect(turns.locator(".turn .name")).to_contain_text("deepseek-v4-pro")
+    krouter.http.post(
+        "/api/quota",
+        json={"provider": "glm", "account": "work", "model": "glm-5.1", "remaining": 0.63},
+    )
+    krouter.messages("shaky")
+    expect(page.get_by_role("article", name="daily")).to_contain_text("63 % left")
+    shaky = page.get_by_role("article", name="shaky")
+    expect(shaky).to_contain_text(re.compile(r"locked 1:\d\d: rate limited"))
+
+
+def test_a_request_lights_up_the_boxes_it_touches(
+    tab: Open, krouter: Krouter, upstream: Upstream
+) -> None:
+    page = tab().open("combos")
+    daily = page.get_by_role("article", name="daily")
+    upstream.script("glm-5.1", ["gate=held"])
+    asked = in_background(krouter.messages, "daily")
+    expect(daily.locator(".node.lit .name")).to_contain_text("glm-5.1")
+    expect(daily).to_contain_text("1 in flight")
+    upstream.gate("held").open()
+    assert asked.result(30).status_code == 200
+    expect(daily.locator(".node.good .name")).to_contain_text("glm-5.1")
+    expect(daily.locator(".node.lit")).to_have_count(0)
+
+
+def test_a_reorder_by_keys_lands_in_the_file(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos/daily")
+    page.locator("[data-index='0']").focus()
+    page.keyboard.press("Alt+ArrowRight")
+    moved = [DAILY[1], DAILY[0], DAILY[2]]
+    assert names(page) == moved
+    expect(page.locator("#said")).to_have_text("glm/glm-5.1 is now entry 2 of 3")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("[data-index='2']")).to_be_focused()
+    page.get_by_role("button", name="Review the change").click()
+    expect(page.locator(".diff .plus", has_text="glm/glm-5.1")).to_be_visible()
+    assert saved(krouter, "daily")["models"] == DAILY
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("It is in force")).to_be_visible()
+    assert saved(krouter, "daily")["models"] == moved
+    krouter.messages("daily")
+    assert krouter.last_route["plan"][0]["entry"] == moved[0]
+
+
+def test_a_box_is_dragged_to_another_place(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos/daily")
+    page.locator("[data-index='2'] .box").drag_to(page.locator("[data-index='0'] .box"))
+    assert names(page) == [DAILY[2], DAILY[0], DAILY[1]]
+    page.get_by_label("Strategy").select_option("fusion")
+    page.get_by_label("Judge", exact=True).fill("glm/glm-5.1")
+    page.get_by_label("Answers to wait for").fill("3")
+    page.get_by_label("Model or combo to add").fill("turns")
+    page.get_by_role("button", name="Add", exact=True).click()
+    page.get_by_role("button", name="Review the change").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_text("It is in force")).to_be_visible()
+    assert saved(krouter, "daily") == {
+        "models": [DAILY[2], DAILY[0], DAILY[1], "turns"],
+        "strategy": "fusion",
+        "judge": "glm/glm-5.1",
+        "fusionTuning": {"minPanel": 3},
+    }
+
+
+def saved(krouter: Krouter, name: str) -> dict[str, Any]:
+    read: dict[str, Any] = json.loads((krouter.home / "combos" / f"{name}.json").read_text())
+    return read
+
+
+def test_a_bad_edit_is_refused_with_its_reason(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos/daily")
+    refusal = page.get_by_role("alert")
+    text = page.get_by_label("The file", exact=True)
+    for edit, reasons in (
+        ({"models": DAILY, "stickyLimt": 2}, ("$.stickyLimt", "stickyLimit")),
+        ({"models": [*DAILY, "daily"]}, ("$.models[3]", "daily → daily")),
+        ("{", ("This is no JSON",)),
+    ):
+        text.fill(edit if isinstance(edit, str) else json.dumps(edit))
+        page.get_by_role("button", name="Review the change").click()
+        for reason in reasons:
+            expect(refusal).to_contain_text(reason)
+        expect(page.get_by_role("button", name="Save")).to_have_count(0)
+    text.fill(json.dumps({"models": ["antropic/claude-sonnet-4-6"]}))
+    page.get_by_role("button", name="Review the change").click()
+    expect(refusal).to_contain_text("anthropic")
+    expect(page.get_by_role("button", name="Save")).to_be_visible()
+    assert saved(krouter, "daily") == {"models": DAILY}
+
+
+def test_a_file_that_has_changed_meanwhile_is_not_overwritten(tab: Open, krouter: Krouter) -> None:
+    opened = tab()
+    opened.expected = ("409",)
+    page = opened.open("combos/daily")
+    page.get_by_label("Description").fill("mine")
+    krouter.write_combo("daily", {"models": DAILY, "description": "theirs"})
+    page.get_by_role("button", name="Review the change").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("changed")
+    assert saved(krouter, "daily")["description"] == "theirs"
+
+
+def test_a_new_combo_is_made_and_deleted(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos")
+    page.get_by_role("link", name="New combo").click()
+    page.get_by_label("Name of the combo").fill("night")
+    page.get_by_label("Model or combo to add").fill("glm/glm-5.1")
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Review the change").click()
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("heading", name="Edit night")).to_be_visible()
+    assert saved(krouter, "night") == {"models": ["glm/glm-5.1"]}
+    page.get_by_role("button", name="Delete the combo").click()
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.get_by_role("heading", name="Combos", exact=True)).to_be_visible()
+    assert not (krouter.home / "combos" / "night.json").exists()
+
+
+def test_a_screenshot_request_shows_why_it_went_there(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("routes")
+    expect(page.get_by_text("No request yet")).to_be_visible()
+    route = screenshot(krouter)
+    page.get_by_role("row").filter(has_text="with an image").get_by_role("link").click()
+    expect(page.locator("code", has_text=route)).to_be_visible()
+    assert names(page) == [DAILY[2], DAILY[0], DAILY[1]]
+    boxes = page.locator(".node:has(.mono)")
+    expect(boxes.nth(0)).to_contain_text("moved: reads image")
+    for other in (1, 2):
+        expect(boxes.nth(other)).to_contain_text("text only")
+    expect(boxes.nth(0)).to_contain_text(" in, ")
+
+
+def test_the_list_of_routes_is_live_and_filtered(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("routes?combo=shaky")
+    rows = page.locator("tbody tr")
+    krouter.messages("daily")
+    krouter.messages("shaky")
+    expect(rows).to_have_count(1)
+    expect(rows).to_contain_text("ds/deepseek-v4-pro")
+    rows.get_by_role("link").click()
+    failed = page.locator(".node.bad")
+    expect(failed).to_contain_text("429 rate limited")
+    expect(failed).to_contain_text("locks")
+    page.get_by_role("link", name="All routes").click()
+    expect(rows).to_have_count(2)
+    page.get_by_label("Asked for").fill("daily")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(1)
+
+
+def test_what_if_an_entry_fails(tab: Open, krouter: Krouter) -> None:
+    opened = tab()
+    page = opened.open("whatif/daily")
+    verdict = page.locator(".verdict")
+    expect(verdict).to_contain_text("glm/glm-5.1 answers")
+    page.locator("[data-index='0']").focus()
+    page.keyboard.press("Enter")
+    opened.check_axe()
+    page.get_by_role("dialog").get_by_role("button", name="529 overloaded").click()
+    expect(page.locator("[data-index='0']")).to_be_focused()
+    expect(verdict).to_contain_text("ds/deepseek-v4-pro answers")
+    expect(page.locator(".node.bad")).to_contain_text("made to fail")
+    page.get_by_label("an image").check()
+    expect(verdict).to_contain_text("cc/claude-sonnet-4-6 answers")
+    expect(page.locator(".node:has(.mono)").first).to_contain_text("moved: reads image")
+    page.get_by_text("A body of your own").click()
+    page.get_by_label("The body, as JSON").fill("{")
+    expect(page.get_by_role("alert")).to_contain_text("The body is no JSON")
+    assert not krouter.router.routes
+
+
+def test_the_log_is_live_filtered_and_paused(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("log")
+    lines = page.locator(".lines li:visible")
+    krouter.messages("daily")
+    expect(lines.filter(has_text="daily: glm/glm-5.1 answers")).to_have_count(1)
+    page.get_by_label("Filter the lines").fill("route")
+    expect(lines).to_have_count(1)
+    page.get_by_role("button", name="Pause").click()
+    krouter.messages("daily")
+    expect(page.get_by_role("button", name="Go on (3)")).to_be_visible()
+    expect(lines).to_have_count(1)
+    page.get_by_role("button", name="Go on").click()
+    expect(lines).to_have_count(2)
+
+
+def test_the_routing_strategy_is_set_after_its_diff_was_seen(tab: Open, krouter: Krouter) -> None:
+    opened = tab()
+    page = opened.open("settings")
+    settings = krouter.home / "krouter.toml"
+    card = page.get_by_role("region", name="Routing Strategy")
+    expect(card).to_contain_text("turns")
+    card.get_by_label("Combo Round Robin").check()
+    card.get_by_label("Combo Sticky Limit").fill("4")
+    card.get_by_role("button", name="Review the change").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog.locator(".plus", has_text="combo_sticky_limit = 4")).to_be_visible()
+    opened.check_axe()
+    assert "combo_sticky_limit" not in settings.read_text()
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    text = settings.read_text()
+    assert text.startswith("# what this machine may ask\n")
+    assert "combo_sticky_limit = 4" in text
+    page.get_by_role("link", name="Combos", exact=True).click()
+    daily = page.get_by_role("article", name="daily")
+    expect(daily).to_contain_text("round robin, by the switch for all combos")
+
+
+def test_a_provider_takes_turns_and_an_account_is_tested(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("settings")
+    card = page.get_by_role("region", name="Z.ai GLM")
+    expect(card.get_by_role("row").filter(has_text="home")).to_contain_text("ready")
+    card.get_by_label("Round Robin").check()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(card.get_by_label("Sticky limit")).to_be_visible()
+    assert 'account_strategy = "round-robin"' in (krouter.home / "krouter.toml").read_text()
+    card.get_by_role("button", name="Test the account work of glm").click()
+    expect(card.get_by_role("row").filter(has_text="work")).to_contain_text("works")
+
+
+def test_a_key_is_asked_for_once_and_kept_in_the_tab(tab: Open, krouter: Krouter) -> None:
+    key = add_key(krouter.home / "keys.json", "laptop", 0.0)
+    limited = add_key(krouter.home / "keys.json", "guest", 0.0, limits=Limits(models=("daily",)))
+    opened = tab()
+    opened.expected = ("401", "403")
+    page = opened.page
+    page.goto(f"{krouter.url}/#/combos")
+    for given in ("wrong", limited, key):
+        page.get_by_label("Key", exact=True).fill(given)
+        page.keyboard.press("Enter")
+    expect(page.get_by_role("article", name="daily")).to_be_visible()
+    opened.open("log")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert page.evaluate("Object.values(sessionStorage)") == [key]
+    assert page.evaluate("Object.values(localStorage)") == []
+
+
+def test_colours_are_those_of_the_system_until_others_are_chosen(tab: Open) -> None:
+    page = tab().open("combos")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(ground)
+    page.emulate_media(color_scheme="dark")
+    dark = page.evaluate(ground)
+    assert light != dark
+    page.get_by_role("button", name="Use light colours").click()
+    assert page.evaluate(ground) == light
+    page.reload()
+    assert page.evaluate(ground) == light
+
+
+@pytest.fixture(autouse=True)
+def _settled(krouter: Krouter) -> Iterator[None]:
+    yield
+    krouter.idle()
