@@ -83,9 +83,9 @@ class Watchdog:
     def _check(self) -> None:
         assert self._seconds is not None
         now = self._loop.time()
-        since = now if self._since is None else self._since
-        if now - since < self._seconds:
-            self._arm(since + self._seconds)
+        ends = (now if self._since is None else self._since) + self._seconds
+        if now < ends:  # compared as it is armed: rounded otherwise, it would be due for ever
+            self._arm(ends)
         elif self._task is not None:
             self._timer, self._fired = None, True
             self._task.cancel()

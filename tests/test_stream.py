@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from krouter import virtual
 from krouter.body import Body
 from krouter.dialects import get
 from krouter.dialects.base import Tracker
@@ -167,6 +168,30 @@ def test_silence_ends_a_wait_on_time(before: tuple[float, ...]) -> None:
         assert task.cancelling() == 0
 
     run(test())
+
+
+class Sparing(virtual.VirtualLoop):
+    """Has few timers to give."""
+
+    left = 20
+
+    def call_at(self, when: float, callback: Callable[..., Any], *args: Any, **more: Any) -> Any:
+        self.left -= 1
+        assert self.left, "a timer is set again and again"
+        return super().call_at(when, callback, *args, **more)
+
+
+@pytest.mark.parametrize("before", [5.6, 11.64936786941121, 1e6 / 3])
+@pytest.mark.parametrize("seconds", [60, 10.1, 0.3])
+def test_a_silence_ends_where_its_end_is_rounded_down(before: float, seconds: float) -> None:
+    async def test() -> None:
+        await asyncio.sleep(before)
+        with pytest.raises(Silence):
+            async with asyncio.timeout(seconds + 1):
+                await wait(Watchdog(seconds), Reply(FOREVER))
+
+    with asyncio.Runner(loop_factory=Sparing) as runner:
+        runner.run(test())
 
 
 def test_a_watchdog_without_a_limit_lets_wait() -> None:
