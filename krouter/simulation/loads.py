@@ -19,6 +19,10 @@ from krouter.world import World
 T = TypeVar("T")
 MOST = 100_000_000
 """Requests."""
+LONGEST = 1e9
+"""Seconds of virtual time, about thirty years."""
+WIDEST = 5.0
+"""A spread with which one answer in a thousand takes five million times as long as the median."""
 
 
 class Latency(Struct, forbid_unknown_fields=True, frozen=True):
@@ -153,7 +157,7 @@ def _problems(load: Load, world: World, faults: Faults, file: str) -> Iterator[P
     def wrong(path: str, fault: str, hint: str = "") -> Problem:
         return Problem(file, path, fault, hint)
 
-    yield from (wrong(path, fault) for path, fault in _amounts(load))
+    yield from (wrong(path, fault) for path, fault in (*_amounts(load), *_spans(load)))
     names = ((f"$.latency.{name}", name) for name in load.latency if name != "*")
     outages = ((f"$.outages[{n}].of", each.of) for n, each in enumerate(load.outages))
     quotas = ((f"$.quotas[{n}].of", each.of) for n, each in enumerate(load.quotas))
@@ -161,18 +165,54 @@ def _problems(load: Load, world: World, faults: Faults, file: str) -> Iterator[P
         if name != "*" and (fault := _unknown(name, world)):
             yield wrong(path, *fault)
     for number, outage in enumerate(load.outages):
-        try:
-            fault_named(outage.fault, faults)
-        except UnknownFault as unknown:
-            yield wrong(f"$.outages[{number}].fault", f"{unknown}")
+        if fault := _no_outage(outage.fault, faults):
+            yield wrong(f"$.outages[{number}].fault", fault)
     for dialect in load.dialects.keys() - DIALECTS.keys():
         yield wrong(f"$.dialects.{dialect}", "no such dialect.", did_you_mean(dialect, DIALECTS))
     for need in load.needs.keys() - NEEDS:
         yield wrong(f"$.needs.{need}", "no request can need that.", did_you_mean(need, NEEDS))
     for number, asked in enumerate(load.requests if isinstance(load.requests, list) else ()):
-        if asked.dialect not in DIALECTS or set(asked.needs) - NEEDS or asked.at < 0:
-            yield wrong(f"$.requests[{number}]", "its dialect, its needs or its time is none.")
+        if fault := _unasked(asked):
+            yield wrong(f"$.requests[{number}]", fault)
             return
+
+
+def _no_outage(fault: str | int, faults: Faults) -> str:
+    """Why this is nothing that can befall a provider."""
+    try:
+        fault_named(fault, faults)
+    except UnknownFault as unknown:
+        return f"{unknown}"
+    return f"{fault} is none of a provider's." if fault == "caller-gone" else ""
+
+
+def _unasked(asked: Asked) -> str:
+    """What is wrong with one request."""
+    if asked.dialect not in DIALECTS or set(asked.needs) - NEEDS or asked.at < 0:
+        return "its dialect, its needs or its time is none."
+    if asked.at > LONGEST:
+        return f"comes within {LONGEST:,.0f} seconds."
+    return "" if min(asked.input, asked.output) >= 0 else "input and output are numbers of tokens."
+
+
+def _spans(load: Load) -> Iterator[tuple[str, str]]:
+    """What would run for ever, or nearly."""
+    rates = load.rate if isinstance(load.rate, list) else [Rate(load.rate)]
+    seconds = LONGEST if load.seconds is None else load.seconds
+    count = load.requests if isinstance(load.requests, int) else 0
+    last = max(rates, key=lambda each: each.begin, default=Rate(1.0))
+    if seconds > LONGEST:
+        yield "$.seconds", f"is at most {LONGEST:,.0f}."
+    elif load.requests is None and seconds * max((r.rate for r in rates), default=0) > MOST:
+        yield "$.seconds", f"are too many for this rate: more than {MOST:,} requests."
+    elif load.seconds is None and 0 < last.rate < count / LONGEST:
+        yield "$.rate", f"is too low: {count:,} requests would take over {LONGEST:,.0f} seconds."
+    if last.rate <= 0 < len(rates) or any(not 0 <= each.begin <= LONGEST for each in rates):
+        yield "$.rate", f"begins within {LONGEST:,.0f} seconds, and is more than 0 in the end."
+    for name, latency in load.latency.items():
+        if max(latency.first_byte, latency.rest) > LONGEST or latency.spread > WIDEST:
+            limits = f"is at most {LONGEST:,.0f} seconds, with a spread of at most {WIDEST:g}."
+            yield f"$.latency.{name}", limits
 
 
 def _amounts(load: Load) -> Iterator[tuple[str, str]]:
@@ -184,8 +224,8 @@ def _amounts(load: Load) -> Iterator[tuple[str, str]]:
     if load.seconds is not None and load.seconds <= 0:
         yield "$.seconds", "is more than 0."
     rates = load.rate if isinstance(load.rate, list) else [Rate(load.rate)]
-    if not rates or any(each.rate < 0 for each in rates) or rates[-1].rate <= 0:
-        yield "$.rate", "is more than 0, at least in the end."
+    if not rates or any(each.rate < 0 for each in rates):
+        yield "$.rate", "is 0 or more requests a second, and more than 0 in the end."
     shares = {"$.stream": load.stream}
     shares |= {f"$.needs.{name}": share for name, share in load.needs.items()}
     shares |= {f"$.outages[{n}].share": each.share for n, each in enumerate(load.outages)}
