@@ -266,7 +266,7 @@ def test_a_broken_keys_file(home: Home, text: str, message: str) -> None:
 
 
 def test_models_of_keys_that_nothing_has(home: Home) -> None:
-    home.combo("daily", {"models": ["demo/x"]})
+    home.combo("daily", {"models": ["demo/x"], "accept": ["image", "pdf", "audio", "video"]})
     home.run("keys", "add", "a", "--models", "daily,demo/*,nothing-*")
     home.run("keys", "add", "b", "--models", "daily,dialy")
     found = {each: told for each, told in problems(home, code=0).items() if each[0] == "keys.json"}
