@@ -81,6 +81,7 @@ def _name(value: str) -> str:
     return value
 
 
+_FROM = 'Who answers is written with a model, as "glm/…", or as {"from": "glm"}'
 _FAULT_SCHEMA: dict[str, Any] = {
     "anyOf": [{"type": "integer", "minimum": 300, "maximum": 599}, {"enum": list(FAULTS)}]
 }
@@ -174,7 +175,8 @@ class Reply(Part):
             case str():
                 words = get_args(Word)
                 if value not in words:
-                    raise ValueError(_unknown(value, words, "outcome"))
+                    fault = _unknown(value, words, "outcome")
+                    raise ValueError(f"{fault}. {_FROM}" if "known" in fault else fault)
                 return {"came": value}
         raise ValueError("should be a status, a word, an entry, or an object that tells something")
 

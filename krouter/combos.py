@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
@@ -369,8 +369,11 @@ def check_references(combos: Mapping[str, Combo]) -> list[Problem]:
     return [problem_of(bad, combos, bad.combo) for bad in bad_references(combos)]
 
 
-def problem_of(bad: BadReference, known: Iterable[str], file: str) -> Problem:
-    """What to tell about `bad`, with the nearest of the `known` combos."""
+def problem_of(
+    bad: BadReference, known: Iterable[str], file: str, faulty: Container[str] = ()
+) -> Problem:
+    """What to tell about `bad`, with the nearest of the `known` combos, unless the one that is
+    meant is there and `faulty` itself."""
     way = " → ".join(bad.names)
     last = bad.names[-1]
     match bad.kind:
@@ -378,6 +381,8 @@ def problem_of(bad: BadReference, known: Iterable[str], file: str) -> Problem:
             return Problem(file, bad.at, f"the combos lead back to {last!r}: {way}.")
         case "deep":
             return Problem(file, bad.at, f"more than {LEVELS} levels of combos: {way}.")
+        case _ if last in faulty:
+            return Problem(file, bad.at, f"the combo {last!r} has errors itself: {way}.")
         case _:
             guess = did_you_mean(last, (name for name in known if name != bad.combo))
             hint = f"{guess} A model is written provider/model.".strip()

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -155,7 +155,7 @@ class ComboStore:
         candidates = [self._candidate(path) for path in self._files]
         served, clashes = _claims(self.folders, candidates)
         while bad := bad_references(_combos(served)):
-            _refuse_one(bad, served)
+            _refuse_one(bad, served, {c.refused for c in candidates if not c.versions})
             served, clashes = _claims(self.folders, candidates)
         self._good |= {c.path: c.versions[0] for c in served.values()}
         self._good = {path: combo for path, combo in self._good.items() if path in self._files}
@@ -267,13 +267,15 @@ def _clash(late: _Candidate, first: _Candidate) -> Problem:
     return Problem(_shown(late.path), "$.name", message)
 
 
-def _refuse_one(bad: Sequence[BadReference], served: Mapping[str, _Candidate]) -> None:
+def _refuse_one(
+    bad: Sequence[BadReference], served: Mapping[str, _Candidate], faulty: Collection[str]
+) -> None:
     """Go back one version in the one file that most likely broke the references."""
     worst = min(bad, key=lambda b: (KIND_ORDER.index(b.kind), len(b.names)))
     name = _culprit(worst, served)
     path = _shown(served[name].path)
     own = [b for b in bad if b.combo == name] or [replace(worst, at="")]
-    served[name].refuse([problem_of(b, _combos(served), path) for b in own])
+    served[name].refuse([problem_of(b, _combos(served), path, faulty) for b in own])
 
 
 def _culprit(bad: BadReference, served: Mapping[str, _Candidate]) -> str:

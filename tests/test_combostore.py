@@ -190,6 +190,18 @@ def test_a_bad_file_keeps_its_last_good_version(
     assert now.problems == ()
 
 
+def test_what_names_a_faulty_combo_is_told_so(home: Path, store: Callable[[], ComboStore]) -> None:
+    write_text(home, "inner", "{")
+    write(home, "middle", "inner")
+    write(home, "outer", "middle")
+    messages = {Path(p.file).stem: p.message for p in store().problems}
+    assert messages.pop("inner").startswith("not JSON")
+    assert messages == {
+        "middle": "the combo 'inner' has errors itself: middle → inner.",
+        "outer": "the combo 'middle' has errors itself: outer → middle.",
+    }
+
+
 def test_a_bad_file_keeps_the_name_it_had(home: Path, store: Callable[[], ComboStore]) -> None:
     write(home, "file", "glm/a", name="daily")
     now = store()

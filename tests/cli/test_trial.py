@@ -121,6 +121,11 @@ def test_what_is_printed_fits_a_terminal(home: Home) -> None:
     [
         ({"attempts": ["gml/…"]}, "$.expect[0].attempts[0]: 'gml/…' means no entry."),
         ({"reply": "hole"}, "$.expect[0].reply: no such outcome. Did you mean 'whole'?"),
+        (
+            {"reply": "glm"},
+            "$.expect[0].reply: no such outcome; known: whole, empty, cut, error. Who answers is"
+            ' written with a model, as "glm/…", or as {"from": "glm"}',
+        ),
     ],
 )
 def test_a_file_that_cannot_be_used_is_code_3(home: Home, case: Any, told: str) -> None:
