@@ -165,15 +165,15 @@ def _problems(load: Load, world: World, faults: Faults, file: str) -> Iterator[P
         if name != "*" and (fault := _unknown(name, world)):
             yield wrong(path, *fault)
     for number, outage in enumerate(load.outages):
-        if fault := _no_outage(outage.fault, faults):
-            yield wrong(f"$.outages[{number}].fault", fault)
+        if why := _no_outage(outage.fault, faults):
+            yield wrong(f"$.outages[{number}].fault", why)
     for dialect in load.dialects.keys() - DIALECTS.keys():
         yield wrong(f"$.dialects.{dialect}", "no such dialect.", did_you_mean(dialect, DIALECTS))
     for need in load.needs.keys() - NEEDS:
         yield wrong(f"$.needs.{need}", "no request can need that.", did_you_mean(need, NEEDS))
     for number, asked in enumerate(load.requests if isinstance(load.requests, list) else ()):
-        if fault := _unasked(asked):
-            yield wrong(f"$.requests[{number}]", fault)
+        if why := _unasked(asked):
+            yield wrong(f"$.requests[{number}]", why)
             return
 
 
