@@ -4,6 +4,7 @@ it."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from textwrap import wrap
 from typing import Any
 
 from krouter.accepts import WORDS, Wants, named, written
@@ -27,6 +28,9 @@ from krouter.worst import Worst, worst
 
 WIDEST = 27
 """Columns for a model's name, so that a line has 80 at most."""
+COLUMNS = 76
+"""Of the lines below the matrix, beside their indent."""
+_AT_BLANKS: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 _SHOWN = {Known.YES: "yes", Known.NO: "no", Known.UNKNOWN: "?"}
 _ROLES = {"judge": "judge: ", "adapter": "adapter: "}
 
@@ -129,8 +133,9 @@ class Sight:
         columns = ("model", *WORDS, "window")
         for line in aligned(columns, [[inert(cell) for cell in row] for row in rows]).split("\n"):
             say_line(f"  {line}")
-        for line in self._lines():
-            say_line(f"  {line}")
+        for told in self._lines():
+            for number, line in enumerate(wrap(told, COLUMNS, **_AT_BLANKS)):
+                say_line(f"{'    ' if number else '  '}{line}")
 
     def _lines(self) -> Iterator[str]:
         if self.dead_ends:

@@ -437,3 +437,13 @@ def test_an_alias_that_a_combo_hides_is_warned_of(home: Home) -> None:
     home.settings('[aliases]\ndaily = "demo"\n')
     found = problems(home, code=0)["krouter.toml", "$.aliases.daily"]
     assert "never looked up" in found["message"]
+
+
+def test_what_is_shown_of_shipped_combos_fits_80_columns(home: Home) -> None:
+    lines = [
+        line
+        for name in ("daily", "demo", "free-tier", "panel")
+        for line in home.run("check", name).stdout.split("\n\n")[0].splitlines()
+    ]
+    assert lines
+    assert [line for line in lines if len(line) > 80] == []
