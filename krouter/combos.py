@@ -107,6 +107,10 @@ Flag = Annotated[bool, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
+THE_REQUESTS_OWN = frozenset(("model", "messages", "input", "contents", "stream"))
+"""What a caller asks, of whom, and how it is to be answered."""
+
+
 class Entry(Part):
     """One line of a combo: a model of a provider, or another combo."""
 
@@ -130,6 +134,14 @@ class Entry(Part):
         default=None, description="Bounds of this entry's attempts."
     )
     label: str | None = Field(default=None, max_length=200, description="A name for people.")
+
+    @field_validator("params")
+    @classmethod
+    def _leaves_the_request_whole(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for name in value:
+            if name in THE_REQUESTS_OWN:
+                raise ValueError(f"{name!r} is the request's own, and no parameter to set")
+        return value
 
     @field_validator("accounts", "params", "reads", "context_window")
     @classmethod

@@ -19,6 +19,8 @@ from krouter.world import World
 T = TypeVar("T")
 MOST = 100_000_000
 """Requests."""
+MOST_BYTES = 1 << 30
+"""Of a load file."""
 LONGEST = 1e9
 """Seconds of virtual time, about thirty years."""
 WIDEST = 5.0
@@ -96,12 +98,20 @@ class Load(Struct, forbid_unknown_fields=True, frozen=True):
 def read_load(path: Path, world: World, faults: Faults) -> Load:
     """A load of JSON, or of lines of JSON: first what a whole file says but for its requests, if
     anything, then a request a line. Raises ConfigError with all that is wrong, OSError."""
-    data = path.read_bytes()
+    data = _read(path)
     load = _lines(data, str(path)) if _is_lines(data, path) else _decoded(data, Load, str(path))
     problems = list(_problems(load, world, faults, str(path)))
     if problems:
         raise ConfigError(problems)
     return load
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise ConfigError([Problem(str(path), "", f"has more than {MOST_BYTES >> 20} MiB.")])
+    return data
 
 
 def _is_lines(data: bytes, path: Path) -> bool:
