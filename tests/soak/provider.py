@@ -54,6 +54,11 @@ WAYS = (
 LOCKING = ("401", "402", "403", "404", "429")
 PASSING = tuple(way for way in WAYS if not any(status in way for status in LOCKING))
 """Ways that keep nobody else from the account."""
+LASTING = ("status=401", "status=402", "status=403", "status=404", "status=429;retry-after=86400")
+"""Ways after which an account or a model is left alone for minutes or hours. They befall only two
+accounts and one model, so that all others go on to serve."""
+FATED = ("one-c", "two-z", "m3")
+INSTEAD = "status=529"
 SILENT = ("stall", "stall=0", "stall=2", "stall=2;half")
 """Ways that take as long as the limits on silence."""
 SOUND = ("", "split=7", "gzip", "chunks=20", "slow-each=0", "sse=crlf,tight", "slow-headers=0.01")
@@ -86,6 +91,8 @@ class Provider:
         dice = self._dice(f"{nonce} {len(met)}")
         if dice % 1000 < FAILING * 1000:
             way = self._ways[dice // 1000 % len(self._ways)]
+            if way in LASTING and not _is_fated(request, way):
+                way = INSTEAD
             met.append(way)
         else:
             way = SOUND[dice // 1000 % len(SOUND)]
@@ -97,3 +104,7 @@ class Provider:
     def _dice(self, text: str) -> int:
         digest = hashlib.blake2b(f"{self._seed} {text}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big")
+
+
+def _is_fated(request: Request, way: str) -> bool:
+    return (request.model if way == "status=404" else request.credential) in FATED

@@ -123,6 +123,6 @@ def problems(outcome: Outcome, count: int) -> str:
         return f"{len(outcome.wrong)} of {count}:\n" + "\n".join(outcome.wrong[:9])
     if outcome.counts["unlucky"] > max(UNLUCKY, count * UNLUCKY / 1000):
         return f"errors where nothing had failed: {outcome.counts}"
-    if outcome.counts.total() != count or outcome.counts["answered"] < count // 3:
+    if outcome.counts.total() != count or outcome.counts["answered"] < count // 2:
         return f"too few are answered: {outcome.counts}"
     return ""
