@@ -21,6 +21,12 @@ export async function call(method, path, body) {
   return told;
 }
 
+/** A name as a part of a path. A browser takes "." and ".." for steps, however they are written. */
+export function part(name) {
+  if (name === "." || name === "..") throw new Error(`"${name}" is no name.`);
+  return encodeURIComponent(name);
+}
+
 export const get = (path) => call("GET", path);
 
 /** The answer itself, after the key has been asked for where one is needed. */

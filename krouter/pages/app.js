@@ -25,10 +25,19 @@ function place() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
   return {
-    name: name in PAGES ? name : "combos",
-    rest: rest.map(decodeURIComponent),
+    name: Object.hasOwn(PAGES, name) ? name : "combos",
+    rest: rest.map(decoded),
     query: new URLSearchParams(query),
   };
+}
+
+/** A part of an address that is typed by hand may be encoded badly: then it stands as it is. */
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
 }
 
 /** A page fills its place; `signal` tells it that it is left, and stops its listeners. */
@@ -45,7 +54,8 @@ function show() {
   }
   const box = h("div", { class: `page ${name}` });
   main.replaceChildren(box);
-  Promise.resolve(page(box, { rest, query, signal: leave.signal })).catch((error) => {
+  const given = { rest, query, signal: leave.signal };
+  new Promise((done) => done(page(box, given))).catch((error) => {
     if (!box.querySelector("h1")) box.prepend(h("h1", {}, title));
     box.append(trouble(error));
   });

@@ -2,8 +2,11 @@
 
 import { live } from "./live.js";
 
+/** What is shown of a value that should be a text, but may be anything while it is typed. */
+export const shown = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
 /** The name of an entry as the file has it, a text or an object. */
-export const nameOf = (entry) => (typeof entry === "string" ? entry : entry?.model) ?? "?";
+export const nameOf = (entry) => shown((typeof entry === "string" ? entry : entry?.model) ?? "?");
 
 /** The draft as GET /api/view would tell it, with what is known of its entries now. */
 export function drafted(name, draft) {
@@ -11,7 +14,7 @@ export function drafted(name, draft) {
   const before = known.find((combo) => combo.name === name);
   const pool = [before, ...known].filter(Boolean).flatMap((combo) => combo.entries);
   const entries = (Array.isArray(draft.models) ? draft.models : []).map((entry) => {
-    const model = String(nameOf(entry));
+    const model = nameOf(entry);
     const found = pool.find((each) => each.model === model) ?? {
       model,
       kind: "model",
@@ -19,14 +22,14 @@ export function drafted(name, draft) {
       accounts: [],
       skip: "",
     };
-    return { ...found, label: entry?.label ?? "" };
+    return { ...found, label: shown(entry?.label ?? "") };
   });
   const strategy = draft.strategy ?? "fallback";
   const isRing =
     strategy === "round-robin" ||
     (strategy === "fallback" && !!live.view?.settings.combo_round_robin);
   const tuning = draft.fusionTuning ?? {};
-  const judge = draft.judge ?? tuning.judgeModel ?? null;
+  const judge = shown(draft.judge ?? tuning.judgeModel ?? "") || null;
   return {
     name: name || "new combo",
     strategy,

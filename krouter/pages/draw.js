@@ -179,14 +179,18 @@ export function measure(words, size, isMono = false) {
 /** With … in its middle where it is too long: both ends of a model's name tell. */
 function fitted(words, room, size, isMono = false) {
   if (measure(words, size, isMono) <= room) return words;
-  let kept = words.length - 1;
+  const signs = [...words]; // none of them cut in two
+  let kept = Math.min(signs.length - 1, Math.ceil(room / (0.34 * size)));
   const cut = () =>
     isMono
-      ? `${words.slice(0, Math.ceil(kept / 2))}…${words.slice(words.length - Math.floor(kept / 2))}`
-      : `${words.slice(0, kept)}…`;
+      ? `${head(signs, Math.ceil(kept / 2))}…${tail(signs, Math.floor(kept / 2))}`
+      : `${head(signs, kept)}…`;
   while (kept > 1 && measure(cut(), size, isMono) > room) kept--;
   return cut();
 }
+
+const head = (signs, count) => signs.slice(0, count).join("");
+const tail = (signs, count) => signs.slice(signs.length - count).join("");
 
 const ENTITIES = { "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" };
 

@@ -1,7 +1,7 @@
 // One combo to be edited: drag or keys put its entries in order, forms set the rest. Saving shows the
 // change of the file first.
 
-import { call, get } from "./api.js";
+import { call, get, part } from "./api.js";
 import { arranged } from "./arrange.js";
 import { onWidth } from "./combos.js";
 import { button, dialog, diff, h, picture, say, trouble } from "./dom.js";
@@ -14,8 +14,19 @@ import { live } from "./live.js";
 export async function editor(place, name, signal) {
   const file = !name
     ? { text: '{"models": []}', digest: "", shipped: false }
-    : await get(`api/combos/${encodeURIComponent(name)}`);
+    : await get(`api/combos/${part(name)}`);
   if (!signal.aborted) new Editor(place, name, file, signal);
+}
+
+const isObject = (value) => !!value && typeof value === "object" && !Array.isArray(value);
+
+/** The value of a text, and what keeps it from being JSON. */
+function parsed(text) {
+  try {
+    return { value: JSON.parse(text), trouble: "" };
+  } catch (error) {
+    return { value: null, trouble: error.message };
+  }
 }
 
 class Editor {
@@ -47,14 +58,14 @@ class Editor {
     live.addEventListener("view", () => this.paint({ keepText: true }), { signal });
     this.text.value = file.text;
     this.paint({ keepText: true });
+    const { value, trouble: told } = parsed(file.text);
+    this.text.setCustomValidity(told);
+    this.isTyped = !isObject(value); // a file that is no combo yet is not taken for an empty one
   }
 
   read(text) {
-    try {
-      this.draft = JSON.parse(text);
-    } catch {
-      this.draft = { models: [] };
-    }
+    const { value } = parsed(text);
+    this.draft = isObject(value) ? value : {};
     this.draft.models ??= [];
   }
 
@@ -147,16 +158,11 @@ class Editor {
   typed() {
     this.isTyped = true;
     this.outcome.replaceChildren();
-    try {
-      const draft = JSON.parse(this.text.value);
-      this.text.setCustomValidity("");
-      if (draft && typeof draft === "object" && !Array.isArray(draft)) {
-        this.draft = draft;
-        this.paint({ keepText: true });
-      }
-    } catch (error) {
-      this.text.setCustomValidity(error.message);
-    }
+    const { value, trouble: told } = parsed(this.text.value);
+    this.text.setCustomValidity(told);
+    if (!isObject(value)) return;
+    this.draft = value;
+    this.paint({ keepText: true });
   }
 
   saving() {
@@ -184,7 +190,7 @@ class Editor {
 
   select(index, focus = true) {
     this.selected = Math.max(0, Math.min(index, this.models().length - 1));
-    this.paint({ focus });
+    this.paint({ keepText: true, focus });
   }
 
   move(from, to) {
@@ -207,10 +213,8 @@ class Editor {
   remove(index) {
     const [gone] = this.models().splice(index, 1);
     if (gone === undefined) return;
-    this.select(
-      Math.min(index, this.models().length - 1),
-      this.drawn.contains(document.activeElement),
-    );
+    this.selected = Math.max(0, Math.min(index, this.models().length - 1));
+    this.paint();
     say(`${nameOf(gone)} removed`);
   }
 
@@ -253,14 +257,16 @@ class Editor {
   }
 
   get path() {
-    return `api/combos/${encodeURIComponent(this.name || this.title.value.trim() || "?")}`;
+    return `api/combos/${part(this.name || this.title.value.trim() || "?")}`;
   }
 
   async review() {
     if (this.text.validationMessage)
       return this.refuse({ message: `This is no JSON: ${this.text.validationMessage}` });
+    const asked = JSON.stringify(this.content);
     try {
       const told = await call("POST", `${this.path}/preview`, this.content);
+      if (JSON.stringify(this.content) !== asked) return; // edited meanwhile: not what would be saved
       if (told.problems.some((each) => each.level !== "warning")) return this.refuse(told);
       this.showChange(told);
     } catch (error) {
@@ -275,7 +281,7 @@ class Editor {
   showChange({ diff: text, meaning, problems }) {
     if (!text)
       return this.outcome.replaceChildren(h("p", { class: "word" }, "Nothing is changed."));
-    const save = button("Save", () => this.save(), { class: "main" });
+    const save = button("Save", () => this.save(save), { class: "main" });
     const words = meaning.length
       ? [
           h("h3", {}, "What it means"),
@@ -296,7 +302,8 @@ class Editor {
     save.focus();
   }
 
-  async save() {
+  async save(button) {
+    button.disabled = true; // a second press would find the file changed
     try {
       const { digest } = await call("PUT", this.path, { ...this.content, digest: this.digest });
       this.digest = digest;

@@ -1,5 +1,6 @@
 // The form of a combo: what of its file has a control of its own. The rest is written as JSON.
 
+import { shown } from "./draft.js";
 import { field, h, select } from "./dom.js";
 
 const STRATEGIES = [
@@ -84,9 +85,9 @@ const FIELDS = [
 
 /** `element`, and `show(draft)`; `change` is called with what alters the draft. */
 export function form(change) {
-  const controls = FIELDS.map(([path, label, hint, kind, shown]) => ({
+  const controls = FIELDS.map(([path, label, hint, kind, isShown]) => ({
     path,
-    shown,
+    isShown,
     ...control(kind, label, hint, (value) => change((draft) => put(draft, path, value))),
   }));
   return {
@@ -97,9 +98,9 @@ export function form(change) {
     ),
     show(draft) {
       for (const each of controls) {
-        each.box.hidden = !each.shown(draft);
+        each.box.hidden = !each.isShown(draft);
         const value = each.path.reduce((at, key) => at?.[key], draft) ?? each.blank;
-        if (document.activeElement !== each.input) each.input.value = String(value);
+        if (document.activeElement !== each.input) each.input.value = shown(value);
       }
     },
   };

@@ -1,6 +1,6 @@
 // Routes: what happened to the last requests, as it happens; each opens as a drawing.
 
-import { get } from "./api.js";
+import { get, part } from "./api.js";
 import { onWidth } from "./combos.js";
 import { button, calm, field, h, picture, say, select, trouble } from "./dom.js";
 import { drawRoute } from "./draw.js";
@@ -163,7 +163,7 @@ async function onePage(place, id, signal) {
   const facts = h("div");
   const drawn = h("div", { class: "drawn" });
   place.append(h("div", { class: "card" }, facts, drawn));
-  let route = await get(`api/routes/${encodeURIComponent(id)}`);
+  let route = await get(`api/routes/${part(id)}`);
   const paint = () => {
     facts.replaceChildren(told(route));
     drawn.replaceChildren(picture(drawRoute(route, { width: drawn.clientWidth, reads: reads() })));
@@ -176,7 +176,7 @@ async function onePage(place, id, signal) {
 
   async function follow({ detail }) {
     if (detail.id !== id) return;
-    route = await get(`api/routes/${encodeURIComponent(id)}`);
+    route = await get(`api/routes/${part(id)}`);
     paint();
   }
 }

@@ -104,6 +104,18 @@ def test_boxes_stand_beside_each_other_inside_the_drawing(sheet: Page) -> None:
             assert not (x <= u < x + wide and y <= v < y + high)
 
 
+def test_a_long_name_is_shortened_between_its_signs(sheet: Page) -> None:
+    script = """async (model) => {
+      const { drawCombo } = await import('/pages/draw.js');
+      const entry = { model, reads: null, skip: '', accounts: [] };
+      const svg = drawCombo({ name: 'x', strategy: 'fallback', entries: [entry] }, { width: 900 });
+      return /<tspan>(.*?)<.tspan>/.exec(svg)[1];
+    }"""
+    shown = sheet.evaluate(script, "x" + "\U0001f600" * 100_000)
+    assert set(shown) == {"x", "\U0001f600", "…"}
+    assert len(shown) < 50
+
+
 def test_the_picture_of_the_readme_is_what_the_pages_draw(sheet: Page) -> None:
     """Otherwise: python -m tests.pages.pictures."""
     assert DRAWING.read_text() == drawing(sheet, json.loads(ROUTE.read_text()))

@@ -160,6 +160,61 @@ def test_a_bad_edit_is_refused_with_its_reason(tab: Open, krouter: Krouter) -> N
     assert saved(krouter, "daily") == {"models": DAILY}
 
 
+def test_odd_values_are_drawn_while_they_are_typed_and_judged_by_krouter(tab: Open) -> None:
+    page = tab().open("combos/daily")
+    text = page.get_by_label("The file", exact=True)
+    for edit, place in (
+        ({"models": [{"model": DAILY[0], "label": 5}]}, "$.models[0].label"),
+        ({"models": DAILY, "strategy": "fusion", "judge": 5}, "$.judge"),
+        ({"models": DAILY, "description": {"toString": 1}}, "$.description"),
+        ({"models": [None, 5, {"model": {}}]}, "$.models[0]"),
+        ([1], "$"),
+    ):
+        text.fill(json.dumps(edit))
+        page.get_by_role("button", name="Review the change").click()
+        expect(page.get_by_role("alert")).to_contain_text(f"{place} ")
+
+
+def test_a_bad_file_is_opened_as_it_is(tab: Open, krouter: Krouter) -> None:
+    opened = tab()
+    folder = krouter.home / "combos"
+    for name, text, reason in (
+        ("none", "null", "should be an object"),
+        ("five", "5", "should be an object"),
+        ("half", '{"models": [', "This is no JSON"),
+    ):
+        (folder / f"{name}.json").write_text(text)
+        page = opened.open(f"combos/{name}")
+        expect(page.get_by_label("The file", exact=True)).to_have_value(text)
+        page.get_by_role("button", name="Review the change").click()
+        expect(page.get_by_role("alert")).to_contain_text(reason)
+
+
+def test_choosing_a_box_leaves_the_text_of_the_file(tab: Open) -> None:
+    page = tab().open("combos/daily")
+    text = page.get_by_label("The file", exact=True)
+    mine = '{"models":\n["glm/glm-5.1", "ds/deepseek-v4-pro"],'
+    text.fill(mine)
+    page.locator("[data-index='0']").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("[data-index='1']")).to_be_focused()
+    expect(text).to_have_value(mine)
+
+
+def test_an_address_that_names_no_page_or_thing_is_answered(tab: Open) -> None:
+    opened = tab()
+    opened.expected = ("400", "404")
+    for place, words in (
+        ("constructor", "New combo"),
+        ("__proto__", "New combo"),
+        ("combos/%E0%A4%A", "is no combo's name"),
+        ("routes/%", "No route"),
+        ("combos/..", "is no name"),
+    ):
+        page = opened.open(place)
+        expect(page.locator("main")).to_contain_text(words)
+
+
 def test_a_file_that_has_changed_meanwhile_is_not_overwritten(tab: Open, krouter: Krouter) -> None:
     opened = tab()
     opened.expected = ("409",)
