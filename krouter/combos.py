@@ -107,8 +107,8 @@ Flag = Annotated[bool, Field(strict=True)]
 Weight = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 
 
-THE_REQUESTS_OWN = frozenset(("model", "messages", "input", "contents", "stream"))
-"""What a caller asks, of whom, and how it is to be answered."""
+THE_REQUESTS_OWN = frozenset(("model", "messages", "input", "contents"))
+"""What a caller asks, and of whom."""
 
 
 class Entry(Part):
