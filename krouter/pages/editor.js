@@ -8,7 +8,10 @@ import { button, dialog, diff, h, picture, say, trouble } from "./dom.js";
 import { drawCombo } from "./draw.js";
 import { form } from "./form.js";
 import { drafted, nameOf } from "./draft.js";
+import { FileText } from "./filetext.js";
 import { live } from "./live.js";
+
+const unsaved = new Map(); // by name: what was left without saving, while the tab is open
 
 /** The page of the combo `name`, or of a new one where that is empty. */
 export async function editor(place, name, signal) {
@@ -18,27 +21,19 @@ export async function editor(place, name, signal) {
   if (!signal.aborted) new Editor(place, name, file, signal);
 }
 
-const isObject = (value) => !!value && typeof value === "object" && !Array.isArray(value);
-
-/** The value of a text, and what keeps it from being JSON. */
-function parsed(text) {
-  try {
-    return { value: JSON.parse(text), trouble: "" };
-  } catch (error) {
-    return { value: null, trouble: error.message };
-  }
-}
+const AGAIN = "What you have changed here is lost if you take it.";
+const TAKEN = "Choose another name, or edit the combo that has it.";
 
 class Editor {
   constructor(place, name, file, signal) {
     this.name = name;
-    this.digest = file.digest;
     this.shipped = file.shipped;
     this.selected = 0;
     this.drawn = h("div", { class: "drawn editing" });
     this.outcome = h("div", { class: "outcome" });
     this.form = form((change) => this.change(change));
-    this.read(file.text);
+    this.draft = {};
+    this.file = new FileText("", () => this.typed());
     place.append(
       this.head(),
       h("div", { class: "card" }, this.help(), this.drawn, this.tools()),
@@ -46,7 +41,7 @@ class Editor {
         "div",
         { class: "columns below" },
         h("div", { class: "card" }, this.form.element),
-        h("div", { class: "card" }, this.raw(), this.saving()),
+        h("div", { class: "card" }, this.file.element, this.saving()),
       ),
     );
     arranged(this.drawn, {
@@ -56,17 +51,44 @@ class Editor {
     });
     onWidth(this.drawn, () => this.paint({ keepText: true }), signal);
     live.addEventListener("view", () => this.paint({ keepText: true }), { signal });
-    this.text.value = file.text;
-    this.paint({ keepText: true });
-    const { value, trouble: told } = parsed(file.text);
-    this.text.setCustomValidity(told);
-    this.isTyped = !isObject(value); // a file that is no combo yet is not taken for an empty one
+    const warn = (event) => this.isUnsaved && event.preventDefault();
+    window.addEventListener("beforeunload", warn, { signal });
+    signal.addEventListener("abort", () => this.leave());
+    this.take(file);
+    if (unsaved.has(name)) this.takeUp(unsaved.get(name), file);
   }
 
-  read(text) {
-    const { value } = parsed(text);
-    this.draft = isObject(value) ? value : {};
-    this.draft.models ??= [];
+  /** Begins with a file as it was read. */
+  take(file) {
+    this.saved = file.text;
+    this.digest = file.digest;
+    this.file.take(file.text);
+    this.outcome.replaceChildren();
+    this.typed();
+  }
+
+  /** Goes on with what was left without saving. */
+  takeUp({ text, digest, title }, file) {
+    this.digest = digest;
+    this.title.value = title;
+    this.file.take(text);
+    this.file.isTyped = true;
+    this.typed();
+    this.outcome.replaceChildren(
+      h("p", { class: "word" }, "What you had not saved is here again."),
+      button("Take the file as it is", () => this.take(file)),
+    );
+  }
+
+  get isUnsaved() {
+    return this.file.value !== this.saved;
+  }
+
+  /** What is not saved is there again when the combo is opened again. */
+  leave() {
+    const left = { text: this.file.value, digest: this.digest, title: this.title.value };
+    if (this.isUnsaved) unsaved.set(this.name, left);
+    else unsaved.delete(this.name);
   }
 
   head() {
@@ -118,7 +140,8 @@ class Editor {
     this.added.addEventListener("keydown", (event) => {
       if (event.key === "Enter") add();
     });
-    this.buttons = [
+    this.adding = [this.added, button("Add", add)];
+    this.moving = [
       button("Earlier", () => this.move(this.selected, this.selected - 1)),
       button("Later", () => this.move(this.selected, this.selected + 1)),
       button("Remove", () => this.remove(this.selected)),
@@ -126,54 +149,28 @@ class Editor {
     return h(
       "div",
       { class: "actions" },
-      this.added,
-      button("Add", add),
+      this.adding,
       models,
       h("span", { class: "gap" }),
-      this.buttons,
-    );
-  }
-
-  raw() {
-    this.text = h("textarea", {
-      id: "file",
-      spellcheck: "false",
-      rows: 12,
-      "aria-describedby": "file-hint",
-    });
-    this.text.addEventListener("input", () => this.typed());
-    return h(
-      "div",
-      { class: "field" },
-      h("label", { for: "file" }, "The file"),
-      this.text,
-      h(
-        "small",
-        { id: "file-hint" },
-        "All that a combo can say; what the form and the drawing change is written here.",
-      ),
+      this.moving,
     );
   }
 
   typed() {
-    this.isTyped = true;
     this.outcome.replaceChildren();
-    const { value, trouble: told } = parsed(this.text.value);
-    this.text.setCustomValidity(told);
-    if (!isObject(value)) return;
-    this.draft = value;
+    if (this.file.combo) this.draft = this.file.combo;
     this.paint({ keepText: true });
   }
 
   saving() {
-    const erase =
-      this.name && !this.shipped ? button("Delete the combo", () => this.askToDelete()) : "";
+    this.eraser = button("Delete the combo", () => this.askToDelete());
+    this.eraser.hidden = !this.name || this.shipped;
     return [
       h(
         "div",
         { class: "actions" },
         button("Review the change", () => this.review(), { class: "main" }),
-        erase,
+        this.eraser,
       ),
       this.outcome,
     ];
@@ -184,6 +181,7 @@ class Editor {
   }
 
   change(change) {
+    if (this.file.broken) return;
     change(this.draft);
     this.paint();
   }
@@ -195,7 +193,7 @@ class Editor {
 
   move(from, to) {
     const models = this.models();
-    if (to < 0 || to >= models.length || from === to) return;
+    if (this.file.broken || to < 0 || to >= models.length || from === to) return;
     models.splice(to, 0, ...models.splice(from, 1));
     this.selected = to;
     this.paint({ focus: this.drawn.contains(document.activeElement) });
@@ -203,6 +201,7 @@ class Editor {
   }
 
   add(model) {
+    if (this.file.broken) return;
     this.draft.models = [...this.models(), model];
     this.added.value = "";
     this.selected = this.draft.models.length - 1;
@@ -211,6 +210,7 @@ class Editor {
   }
 
   remove(index) {
+    if (this.file.broken) return;
     const [gone] = this.models().splice(index, 1);
     if (gone === undefined) return;
     this.selected = Math.max(0, Math.min(index, this.models().length - 1));
@@ -236,24 +236,18 @@ class Editor {
     if (focus) this.drawn.querySelector(`[data-index="${this.selected}"]`)?.focus();
     this.form.show(this.draft);
     const text = JSON.stringify(this.draft, null, 2);
-    if (!keepText) this.rewrite(text);
+    if (!keepText) this.file.rewrite(text);
     if (text !== this.painted) this.outcome.replaceChildren();
     this.painted = text;
-    const none = !combo.entries.length;
-    this.buttons?.forEach((each) => {
-      each.disabled = none;
-    });
-  }
-
-  rewrite(text) {
-    this.text.value = text;
-    this.text.setCustomValidity("");
-    this.isTyped = false;
+    const waits = !!this.file.broken;
+    this.form.element.inert = waits;
+    for (const each of this.adding) each.disabled = waits;
+    for (const each of this.moving) each.disabled = waits || !combo.entries.length;
   }
 
   /** What is sent: a text that was typed keeps its layout. */
   get content() {
-    return this.isTyped ? { text: this.text.value } : { combo: this.draft };
+    return this.file.isTyped ? { text: this.file.value } : { combo: this.draft };
   }
 
   get path() {
@@ -261,8 +255,7 @@ class Editor {
   }
 
   async review() {
-    if (this.text.validationMessage)
-      return this.refuse({ message: `This is no JSON: ${this.text.validationMessage}` });
+    if (!this.file.isJson) return this.refuse({ message: this.file.broken });
     const asked = JSON.stringify(this.content);
     try {
       const told = await call("POST", `${this.path}/preview`, this.content);
@@ -307,19 +300,27 @@ class Editor {
     try {
       const { digest } = await call("PUT", this.path, { ...this.content, digest: this.digest });
       this.digest = digest;
+      this.saved = this.file.value;
+      this.shipped = false;
       this.note.replaceChildren();
+      this.eraser.hidden = !this.name;
       say("Saved");
       this.outcome.replaceChildren(h("p", { class: "done" }, "Saved. It is in force."));
       if (!this.name) location.hash = `#/combos/${encodeURIComponent(this.title.value.trim())}`;
     } catch (error) {
-      this.refuse(
-        error.status === 409
-          ? {
-              message: `${error.message} Reload this page to see it; what you have changed here is lost then.`,
-            }
-          : error,
-      );
+      this.refuse(error);
+      if (error.status === 409) this.offerFile();
     }
+  }
+
+  /** After a refusal because the file is another than the one that was read. */
+  offerFile() {
+    if (!this.name) return this.outcome.append(h("p", { class: "word" }, TAKEN));
+    const again = async () => this.take(await get(this.path));
+    this.outcome.append(
+      h("p", { class: "word" }, AGAIN),
+      button("Take the file as it is", () => again().catch((error) => this.refuse(error))),
+    );
   }
 
   askToDelete() {
@@ -344,6 +345,7 @@ class Editor {
   async erase() {
     try {
       await call("DELETE", `${this.path}?digest=${encodeURIComponent(this.digest)}`);
+      this.saved = this.file.value; // nothing is left to be saved
       location.hash = "#/combos";
     } catch (error) {
       this.refuse(error);

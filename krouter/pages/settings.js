@@ -213,7 +213,7 @@ class ProviderCard {
     this.limit = h("input", {
       type: "number",
       min: 1,
-      onchange: () => this.save({ account_sticky_limit: Number(this.limit.value) }),
+      onchange: () => this.limited(Number(this.limit.value)),
     });
     this.limitBox = field("Sticky limit", this.limit);
     this.outcome = h("div");
@@ -342,6 +342,11 @@ class ProviderCard {
       told.replaceChildren(h("span", { class: "bad" }, error.message));
     }
     press.disabled = false;
+  }
+
+  async limited(value) {
+    await this.save({ account_sticky_limit: value });
+    this.show(this.provider); // a number in question shows what is so until it is saved
   }
 
   async toggle(isOn) {

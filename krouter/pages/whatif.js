@@ -28,23 +28,27 @@ const OFTEN = "529 429 quota 402 401 timeout reset empty stall cut 404 image too
 const AGAIN_MS = 5000; // at most so often a rehearsal is made anew because accounts have changed
 
 export async function whatifPage(place, { rest, signal }) {
-  const combos = (live.view?.combos ?? [])
-    .filter((combo) => combo.entries.length)
-    .map((combo) => combo.name);
-  if (!combos.length) return place.append(h("p", { class: "dim" }, "There is no combo to ask."));
   const faults = await get("api/faults");
-  if (!signal.aborted) new WhatIf(place, combos, rest[0], faults, signal);
+  if (!signal.aborted) new WhatIf(place, rest[0], faults, signal);
 }
 
+/** The names of the combos that have an entry to ask. */
+const askable = () =>
+  (live.view?.combos ?? []).filter((combo) => combo.entries.length).map((combo) => combo.name);
+
 class WhatIf {
-  constructor(place, combos, wanted, faults, signal) {
+  constructor(place, wanted, faults, signal) {
     const rank = ({ name }) => (OFTEN.indexOf(name) + OFTEN.length + 1) % (OFTEN.length + 1);
     this.faults = [...faults].sort((a, b) => rank(a) - rank(b));
     this.fail = {};
     this.selected = 0;
     this.latest = 0;
-    this.combo = select(combos, combos.includes(wanted) ? wanted : combos[0], {
-      onchange: () => this.another(),
+    this.gone = h("p", { class: "word", role: "status" });
+    this.combo = select([], "", {
+      onchange: () => {
+        this.gone.textContent = "";
+        this.another();
+      },
     });
     this.dialect = select(DIALECTS, "chat", { onchange: () => this.ask() });
     this.needs = NEEDS.map(([name, label]) =>
@@ -60,6 +64,7 @@ class WhatIf {
     this.drawn = h("div", { class: "drawn" });
     this.verdict = h("p", { class: "verdict", role: "status" });
     this.moves = h("tbody");
+    this.befalls = new Map(); // by entry: the list of its faults
     this.entries = h("fieldset", {});
     place.append(
       h(
@@ -91,14 +96,24 @@ class WhatIf {
       open: (index) => this.openFaults(index),
     });
     onWidth(this.drawn, () => this.paint(), signal);
-    live.addEventListener(
-      "view",
-      calm(() => {
-        if (!signal.aborted) this.ask();
-      }, AGAIN_MS),
-      { signal },
-    );
+    const again = calm(() => {
+      if (!signal.aborted) this.ask();
+    }, AGAIN_MS);
+    live.addEventListener("view", () => (this.offer() ? this.another() : again()), { signal });
+    this.offer(wanted);
     this.another();
+  }
+
+  /** Lists the combos that there are now; whether another than before is chosen. */
+  offer(wanted = this.combo.value) {
+    const names = askable();
+    const before = this.combo.value;
+    const offered = [...this.combo.options].map((option) => option.value);
+    if (names.join("\n") !== offered.join("\n"))
+      this.combo.replaceChildren(...names.map((name) => h("option", { value: name }, name)));
+    this.combo.value = names.includes(wanted) ? wanted : (names[0] ?? "");
+    if (before && before !== this.combo.value) this.gone.textContent = `${before} is gone.`;
+    return before !== this.combo.value;
   }
 
   choices() {
@@ -106,6 +121,7 @@ class WhatIf {
       "form",
       { class: "card", onsubmit: (event) => event.preventDefault() },
       field("Combo", this.combo),
+      this.gone,
       h("fieldset", {}, h("legend", {}, "The request carries"), this.needs),
       h("fieldset", {}, h("legend", {}, "It is asked for"), this.stream),
       field("In the dialect of", this.dialect),
@@ -144,13 +160,16 @@ class WhatIf {
     );
   }
 
+  /** The chosen combo, as it is known now; without entries where there is none. */
   get told() {
-    return live.view.combos.find((combo) => combo.name === this.combo.value);
+    const found = live.view.combos.find((combo) => combo.name === this.combo.value);
+    return found ?? { name: "", entries: [] };
   }
 
   another() {
     this.fail = {};
-    this.listEntries();
+    this.answer = null;
+    this.paint();
     this.ask();
   }
 
@@ -159,18 +178,21 @@ class WhatIf {
     const { entries, judge } = this.told;
     const judges = judge?.includes("/") ? [judge] : [];
     const names = [...new Set([...entries.flatMap(leaves), ...judges])];
-    const choices = [
-      ["", "answers"],
-      ...this.faults.map(({ name, title }) => [name, `${name}: ${title}`]),
-    ];
-    const one = (name) =>
-      field(
-        name,
-        select(choices, this.fail[name] ?? "", {
-          onchange: (event) => this.set([name], event.target.value),
-        }),
+    if (names.join("\n") !== [...this.befalls.keys()].join("\n")) {
+      this.befalls = new Map(names.map((name) => [name, this.faultsOf(name)]));
+      this.entries.replaceChildren(
+        h("legend", {}, "What befalls the entries"),
+        ...[...this.befalls].map(([name, list]) => field(name, list)),
       );
-    this.entries.replaceChildren(h("legend", {}, "What befalls the entries"), ...names.map(one));
+    }
+    for (const [name, list] of this.befalls) list.value = this.fail[name] ?? "";
+  }
+
+  faultsOf(name) {
+    const choices = this.faults.map((fault) => [fault.name, `${fault.name}: ${fault.title}`]);
+    return select([["", "answers"], ...choices], "", {
+      onchange: (event) => this.set([name], event.target.value),
+    });
   }
 
   choose(index) {
@@ -182,6 +204,7 @@ class WhatIf {
 
   openFaults(index) {
     const entry = this.told.entries[index];
+    if (!entry) return; // the combo has become shorter since it was drawn
     const names = leaves(entry);
     dialog(`What befalls ${entry.model}?`, (box) => {
       const set = (fault) => () => {
@@ -207,7 +230,6 @@ class WhatIf {
       if (fault) this.fail[name] = fault;
       else delete this.fail[name];
     }
-    this.listEntries();
     this.ask();
   }
 
@@ -231,6 +253,8 @@ class WhatIf {
 
   async ask() {
     const turn = ++this.latest;
+    this.listEntries();
+    if (!this.combo.value) return this.verdict.replaceChildren("There is no combo to ask.");
     try {
       const question = this.question();
       const answer = await call("POST", "api/whatif", question);
@@ -289,7 +313,7 @@ class WhatIf {
   }
 
   paint() {
-    if (!this.answer?.route) return this.drawn.replaceChildren();
+    if (!this.answer?.route || !this.told.name) return this.drawn.replaceChildren();
     const held = this.drawn.contains(document.activeElement);
     const svg = drawRehearsal(this.answer, this.told, {
       width: this.drawn.clientWidth,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, ViewportSize, expect, sync_playwright
 
 from tests.harness import Clock, Krouter
 from tests.upstream import Upstream
@@ -117,6 +117,11 @@ class Tab:
         self.page.evaluate(AXE)
         found = self.page.evaluate("async () => (await axe.run(document)).violations")
         assert not [(each["id"], [node["html"] for node in each["nodes"]]) for each in found]
+
+
+def names(place: Locator | Page) -> list[str]:
+    """The names in the boxes of a drawing, in their order."""
+    return [text.split(" ")[-1] for text in place.locator(".name.mono").all_text_contents()]
 
 
 def _is_bad(told: Any) -> bool:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import expect
 
 from krouter.keys import Limits, add_key
 from tests.harness import Krouter
-from tests.pages.conftest import DAILY, SCREENSHOT, Open
+from tests.pages.conftest import DAILY, SCREENSHOT, Open, names
 from tests.upstream import Upstream
 
 PLACES = ("combos", "combos/daily", "whatif/daily", "routes", "log", "settings")
@@ -32,11 +31,6 @@ def screenshot(krouter: Krouter) -> str:
     told = krouter.messages("daily", messages=[{"role": "user", "content": SCREENSHOT}])
     assert told.status_code == 200, told.text
     return told.headers["x-krouter-route"]
-
-
-def names(place: Locator | Page) -> list[str]:
-    """The names in the boxes of a drawing, in their order."""
-    return [text.split(" ")[-1] for text in place.locator(".name.mono").all_text_contents()]
 
 
 def test_every_page_is_accessible_light_and_dark_wide_and_narrow(
@@ -95,112 +89,6 @@ def test_a_request_lights_up_the_boxes_it_touches(
     expect(daily.locator(".node.lit")).to_have_count(0)
 
 
-def test_a_reorder_by_keys_lands_in_the_file(tab: Open, krouter: Krouter) -> None:
-    page = tab().open("combos/daily")
-    page.locator("[data-index='0']").focus()
-    page.keyboard.press("Alt+ArrowRight")
-    moved = [DAILY[1], DAILY[0], DAILY[2]]
-    assert names(page) == moved
-    expect(page.locator("#said")).to_have_text("glm/glm-5.1 is now entry 2 of 3")
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("[data-index='2']")).to_be_focused()
-    page.get_by_role("button", name="Review the change").click()
-    expect(page.locator(".diff .plus", has_text="glm/glm-5.1")).to_be_visible()
-    assert saved(krouter, "daily")["models"] == DAILY
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("It is in force")).to_be_visible()
-    assert saved(krouter, "daily")["models"] == moved
-    krouter.messages("daily")
-    assert krouter.last_route["plan"][0]["entry"] == moved[0]
-
-
-def test_a_box_is_dragged_to_another_place(tab: Open, krouter: Krouter) -> None:
-    page = tab().open("combos/daily")
-    page.locator("[data-index='2'] .box").drag_to(page.locator("[data-index='0'] .box"))
-    assert names(page) == [DAILY[2], DAILY[0], DAILY[1]]
-    page.get_by_label("Strategy").select_option("fusion")
-    page.get_by_label("Judge", exact=True).fill("glm/glm-5.1")
-    page.get_by_label("Answers to wait for").fill("3")
-    page.get_by_label("Model or combo to add").fill("turns")
-    page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_role("button", name="Review the change").click()
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("It is in force")).to_be_visible()
-    assert saved(krouter, "daily") == {
-        "models": [DAILY[2], DAILY[0], DAILY[1], "turns"],
-        "strategy": "fusion",
-        "judge": "glm/glm-5.1",
-        "fusionTuning": {"minPanel": 3},
-    }
-
-
-def saved(krouter: Krouter, name: str) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((krouter.home / "combos" / f"{name}.json").read_text())
-    return read
-
-
-def test_a_bad_edit_is_refused_with_its_reason(tab: Open, krouter: Krouter) -> None:
-    page = tab().open("combos/daily")
-    refusal = page.get_by_role("alert")
-    text = page.get_by_label("The file", exact=True)
-    for edit, reasons in (
-        ({"models": DAILY, "stickyLimt": 2}, ("$.stickyLimt", "stickyLimit")),
-        ({"models": [*DAILY, "daily"]}, ("$.models[3]", "daily → daily")),
-        ("{", ("This is no JSON",)),
-    ):
-        text.fill(edit if isinstance(edit, str) else json.dumps(edit))
-        page.get_by_role("button", name="Review the change").click()
-        for reason in reasons:
-            expect(refusal).to_contain_text(reason)
-        expect(page.get_by_role("button", name="Save")).to_have_count(0)
-    text.fill(json.dumps({"models": ["antropic/claude-sonnet-4-6"]}))
-    page.get_by_role("button", name="Review the change").click()
-    expect(refusal).to_contain_text("anthropic")
-    expect(page.get_by_role("button", name="Save")).to_be_visible()
-    assert saved(krouter, "daily") == {"models": DAILY}
-
-
-def test_odd_values_are_drawn_while_they_are_typed_and_judged_by_krouter(tab: Open) -> None:
-    page = tab().open("combos/daily")
-    text = page.get_by_label("The file", exact=True)
-    for edit, place in (
-        ({"models": [{"model": DAILY[0], "label": 5}]}, "$.models[0].label"),
-        ({"models": DAILY, "strategy": "fusion", "judge": 5}, "$.judge"),
-        ({"models": DAILY, "description": {"toString": 1}}, "$.description"),
-        ({"models": [None, 5, {"model": {}}]}, "$.models[0]"),
-        ([1], "$"),
-    ):
-        text.fill(json.dumps(edit))
-        page.get_by_role("button", name="Review the change").click()
-        expect(page.get_by_role("alert")).to_contain_text(f"{place} ")
-
-
-def test_a_bad_file_is_opened_as_it_is(tab: Open, krouter: Krouter) -> None:
-    opened = tab()
-    folder = krouter.home / "combos"
-    for name, text, reason in (
-        ("none", "null", "should be an object"),
-        ("five", "5", "should be an object"),
-        ("half", '{"models": [', "This is no JSON"),
-    ):
-        (folder / f"{name}.json").write_text(text)
-        page = opened.open(f"combos/{name}")
-        expect(page.get_by_label("The file", exact=True)).to_have_value(text)
-        page.get_by_role("button", name="Review the change").click()
-        expect(page.get_by_role("alert")).to_contain_text(reason)
-
-
-def test_choosing_a_box_leaves_the_text_of_the_file(tab: Open) -> None:
-    page = tab().open("combos/daily")
-    text = page.get_by_label("The file", exact=True)
-    mine = '{"models":\n["glm/glm-5.1", "ds/deepseek-v4-pro"],'
-    text.fill(mine)
-    page.locator("[data-index='0']").focus()
-    page.keyboard.press("ArrowRight")
-    expect(page.locator("[data-index='1']")).to_be_focused()
-    expect(text).to_have_value(mine)
-
-
 def test_an_address_that_names_no_page_or_thing_is_answered(tab: Open) -> None:
     opened = tab()
     opened.expected = ("400", "404")
@@ -213,34 +101,6 @@ def test_an_address_that_names_no_page_or_thing_is_answered(tab: Open) -> None:
     ):
         page = opened.open(place)
         expect(page.locator("main")).to_contain_text(words)
-
-
-def test_a_file_that_has_changed_meanwhile_is_not_overwritten(tab: Open, krouter: Krouter) -> None:
-    opened = tab()
-    opened.expected = ("409",)
-    page = opened.open("combos/daily")
-    page.get_by_label("Description").fill("mine")
-    krouter.write_combo("daily", {"models": DAILY, "description": "theirs"})
-    page.get_by_role("button", name="Review the change").click()
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert")).to_contain_text("changed")
-    assert saved(krouter, "daily")["description"] == "theirs"
-
-
-def test_a_new_combo_is_made_and_deleted(tab: Open, krouter: Krouter) -> None:
-    page = tab().open("combos")
-    page.get_by_role("link", name="New combo").click()
-    page.get_by_label("Name of the combo").fill("night")
-    page.get_by_label("Model or combo to add").fill("glm/glm-5.1")
-    page.keyboard.press("Enter")
-    page.get_by_role("button", name="Review the change").click()
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("heading", name="Edit night")).to_be_visible()
-    assert saved(krouter, "night") == {"models": ["glm/glm-5.1"]}
-    page.get_by_role("button", name="Delete the combo").click()
-    page.get_by_role("button", name="Delete", exact=True).click()
-    expect(page.get_by_role("heading", name="Combos", exact=True)).to_be_visible()
-    assert not (krouter.home / "combos" / "night.json").exists()
 
 
 def test_a_screenshot_request_shows_why_it_went_there(tab: Open, krouter: Krouter) -> None:
@@ -296,6 +156,23 @@ def test_what_if_an_entry_fails(tab: Open, krouter: Krouter) -> None:
     assert not krouter.router.routes
 
 
+def test_what_if_outlives_its_combo(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("whatif/turns")
+    verdict = page.locator(".verdict")
+    expect(verdict).to_contain_text("glm/glm-5.1 answers")
+    page.get_by_label("glm/glm-5.1", exact=True).focus()
+    page.get_by_label("glm/glm-5.1", exact=True).select_option("529")
+    expect(page.get_by_label("glm/glm-5.1", exact=True)).to_be_focused()
+    expect(verdict).to_contain_text("ds/deepseek-v4-pro answers")
+    (krouter.home / "combos" / "turns.json").unlink()
+    expect(page.get_by_label("Combo", exact=True)).not_to_have_value("turns")
+    expect(page.get_by_text("turns is gone.")).to_be_visible()
+    expect(verdict).to_contain_text("answers")
+    krouter.write_combo("newer", {"models": ["ds/deepseek-v4-pro"]})
+    page.get_by_label("Combo", exact=True).select_option("newer")
+    expect(page.locator(".name.mono")).to_have_text(re.compile("ds/deepseek-v4-pro"))
+
+
 def test_the_log_is_live_filtered_and_paused(tab: Open, krouter: Krouter) -> None:
     page = tab().open("log")
     lines = page.locator(".lines li:visible")
@@ -338,12 +215,25 @@ def test_a_provider_takes_turns_and_an_account_is_tested(tab: Open, krouter: Kro
     page = tab().open("settings")
     card = page.get_by_role("region", name="Z.ai GLM")
     expect(card.get_by_role("row").filter(has_text="home")).to_contain_text("ready")
-    card.get_by_label("Round Robin").check()
+    card.get_by_label("Round Robin").click()
     page.get_by_role("dialog").get_by_role("button", name="Save").click()
     expect(card.get_by_label("Sticky limit")).to_be_visible()
     assert 'account_strategy = "round-robin"' in (krouter.home / "krouter.toml").read_text()
     card.get_by_role("button", name="Test the account work of glm").click()
     expect(card.get_by_role("row").filter(has_text="work")).to_contain_text("works")
+
+
+def test_a_limit_that_is_not_saved_is_not_shown(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("settings")
+    card = page.get_by_role("region", name="Z.ai GLM")
+    card.get_by_label("Round Robin").click()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    limit = card.get_by_label("Sticky limit")
+    before = limit.input_value()
+    limit.fill("7")
+    limit.press("Enter")
+    page.get_by_role("dialog").get_by_role("button", name="Not now").click()
+    expect(limit).to_have_value(before)
 
 
 def test_a_key_is_asked_for_once_and_kept_in_the_tab(tab: Open, krouter: Krouter) -> None:
