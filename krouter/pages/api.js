@@ -1,6 +1,6 @@
 // Calls of krouter's own API. A key is asked for once, kept for this tab alone, and sent as a header.
 
-import { button, dialog, h } from "./dom.js";
+import { button, dialog, h, pressed } from "./dom.js";
 
 const KEPT = "krouter.key";
 
@@ -94,34 +94,34 @@ function showQuestion(why, done) {
   box.addEventListener("close", done);
 }
 
-/** Shows a change before it is made: `look` gets it, `make` makes it, `done` is told. */
+let isAsking = false;
+
+/**
+ * Shows a change before it is made: `look` gets it, `make` makes it, `done` is told. One at a time:
+ * another that is wanted meanwhile is left out.
+ */
 export async function confirmed(title, look, make, show, done) {
-  const told = await look();
-  dialog(title, (box) => {
-    const trouble = h("div");
-    const save = button(
-      "Save",
-      async () => {
-        save.disabled = true;
-        try {
-          done(await make());
-          box.close();
-        } catch (error) {
-          save.disabled = false;
-          trouble.replaceChildren(h("p", { class: "trouble", role: "alert" }, error.message));
-        }
-      },
-      { class: "main" },
-    );
-    return [
-      show(told),
-      trouble,
-      h(
-        "div",
-        { class: "actions" },
-        button("Not now", () => box.close()),
-        save,
-      ),
-    ];
-  });
+  if (isAsking) return;
+  isAsking = true;
+  try {
+    const told = await look();
+    dialog(title, (box) => question(box, show(told), make, done));
+  } finally {
+    isAsking = false;
+  }
+}
+
+function question(box, shown, make, done) {
+  const trouble = h("div");
+  const attempt = async () => {
+    try {
+      done(await make());
+      box.close();
+    } catch (error) {
+      trouble.replaceChildren(h("p", { class: "trouble", role: "alert" }, error.message));
+    }
+  };
+  const save = button("Save", () => pressed(save, attempt), { class: "main" });
+  const leave = button("Not now", () => box.close());
+  return [shown, trouble, h("div", { class: "actions" }, leave, save)];
 }

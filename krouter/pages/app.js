@@ -42,7 +42,6 @@ function decoded(part) {
 
 /** A page fills its place; `signal` tells it that it is left, and stops its listeners. */
 function show() {
-  if (location.hash === "#main") return;
   leave.abort();
   leave = new AbortController();
   const { name, rest, query } = place();
@@ -65,6 +64,10 @@ function show() {
 function begin() {
   window.addEventListener("hashchange", () => {
     show();
+    main.focus();
+  });
+  document.querySelector(".skip").addEventListener("click", (event) => {
+    event.preventDefault(); // the address is that of the page shown
     main.focus();
   });
   live.addEventListener("view", show, { once: true });

@@ -1,6 +1,6 @@
 // Combos: a card each, drawn as it is now, with the requests under way.
 
-import { calm, h, picture } from "./dom.js";
+import { calm, fill, h, picture } from "./dom.js";
 import { drawCombo } from "./draw.js";
 import { editor } from "./editor.js";
 import { live, lit } from "./live.js";
@@ -70,22 +70,12 @@ export function onWidth(element, then, signal) {
 function drawAll(cards, shown, wanted) {
   const combos = (live.view?.combos ?? []).filter((combo) => matches(combo, wanted));
   const names = new Set(combos.map((combo) => combo.name));
-  for (const [name, card] of shown)
-    if (!names.has(name)) {
-      card.element.remove();
-      shown.delete(name);
-    }
-  for (const combo of combos) {
-    if (!shown.has(combo.name)) shown.set(combo.name, new Card(combo.name));
-    cards.append(shown.get(combo.name).element);
-    shown.get(combo.name).show(combo, cards.clientWidth - 34);
-  }
-  const none = cards.querySelector(".none");
-  none?.remove();
-  if (!combos.length)
-    cards.append(
-      h("p", { class: "none dim" }, wanted ? "No combo matches." : "There is no combo yet."),
-    );
+  for (const name of [...shown.keys()]) if (!names.has(name)) shown.delete(name);
+  for (const { name } of combos) if (!shown.has(name)) shown.set(name, new Card(name));
+  const none = wanted ? "No combo matches." : "There is no combo yet.";
+  const elements = combos.map((combo) => shown.get(combo.name).element);
+  fill(cards, elements.length ? elements : [h("p", { class: "dim" }, none)]);
+  for (const combo of combos) shown.get(combo.name).show(combo, cards.clientWidth - 34);
 }
 
 const matches = (combo, wanted) =>

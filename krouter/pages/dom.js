@@ -32,6 +32,27 @@ export function say(words) {
   });
 }
 
+/** Makes `elements` the children of a place; those that are there already stay, and so keep the focus. */
+export function fill(place, elements) {
+  const wanted = new Set(elements);
+  for (const child of [...place.children]) if (!wanted.has(child)) child.remove();
+  elements.forEach((element, index) => {
+    const there = place.children[index];
+    if (there !== element) place.insertBefore(element, there ?? null);
+  });
+}
+
+/** Does `work` on a press of a button, which is deaf until then; to disable it would take its focus. */
+export async function pressed(button, work) {
+  if (button.getAttribute("aria-disabled")) return;
+  button.setAttribute("aria-disabled", "true");
+  try {
+    await work();
+  } finally {
+    button.removeAttribute("aria-disabled");
+  }
+}
+
 let labels = 0;
 
 /** A form control with its label, and a word of explanation below it. */

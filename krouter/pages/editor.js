@@ -4,7 +4,7 @@
 import { call, get, part } from "./api.js";
 import { arranged } from "./arrange.js";
 import { onWidth } from "./combos.js";
-import { button, dialog, diff, h, picture, say, trouble } from "./dom.js";
+import { button, dialog, diff, h, picture, pressed, say, trouble } from "./dom.js";
 import { drawCombo } from "./draw.js";
 import { form } from "./form.js";
 import { drafted, nameOf } from "./draft.js";
@@ -67,6 +67,15 @@ class Editor {
     this.typed();
   }
 
+  /** A button in place of which comes what it has done. */
+  taker(read) {
+    const take = async () => {
+      this.take(await read());
+      this.reviewer.focus();
+    };
+    return button("Take the file as it is", () => take().catch((error) => this.refuse(error)));
+  }
+
   /** Goes on with what was left without saving. */
   takeUp({ text, digest, title }, file) {
     this.digest = digest;
@@ -76,7 +85,7 @@ class Editor {
     this.typed();
     this.outcome.replaceChildren(
       h("p", { class: "word" }, "What you had not saved is here again."),
-      button("Take the file as it is", () => this.take(file)),
+      this.taker(() => file),
     );
   }
 
@@ -98,6 +107,7 @@ class Editor {
       placeholder: "its name",
       value: this.name,
       class: "title",
+      oninput: () => this.outcome.replaceChildren(), // what was reviewed had another name
     });
     const shown = this.name
       ? h("h1", {}, `Edit ${this.name}`)
@@ -163,13 +173,14 @@ class Editor {
   }
 
   saving() {
+    this.reviewer = button("Review the change", () => this.review(), { class: "main" });
     this.eraser = button("Delete the combo", () => this.askToDelete());
     this.eraser.hidden = !this.name || this.shipped;
     return [
       h(
         "div",
         { class: "actions" },
-        button("Review the change", () => this.review(), { class: "main" }),
+        this.reviewer,
         this.eraser,
       ),
       this.outcome,
@@ -233,7 +244,8 @@ class Editor {
         )
       : h("p", { class: "dim" }, "No entry yet: add the first below.");
     this.drawn.replaceChildren(svg);
-    if (focus) this.drawn.querySelector(`[data-index="${this.selected}"]`)?.focus();
+    const chosen = this.drawn.querySelector(`[data-index="${this.selected}"]`);
+    if (focus) (chosen ?? this.added).focus();
     this.form.show(this.draft);
     const text = JSON.stringify(this.draft, null, 2);
     if (!keepText) this.file.rewrite(text);
@@ -267,14 +279,15 @@ class Editor {
     }
   }
 
-  refuse(error) {
-    this.outcome.replaceChildren(h("h3", {}, "This cannot be saved"), trouble(error));
+  refuse(error, head = "This cannot be saved") {
+    this.reviewer.focus();
+    this.outcome.replaceChildren(h("h2", {}, head), trouble(error));
   }
 
   showChange({ diff: text, meaning, problems }) {
     if (!text)
       return this.outcome.replaceChildren(h("p", { class: "word" }, "Nothing is changed."));
-    const save = button("Save", () => this.save(save), { class: "main" });
+    const save = button("Save", () => pressed(save, () => this.save()), { class: "main" });
     const words = meaning.length
       ? [
           h("h3", {}, "What it means"),
@@ -286,7 +299,7 @@ class Editor {
         ]
       : [];
     this.outcome.replaceChildren(
-      h("h3", {}, "The change of the file"),
+      h("h2", {}, "The change of the file"),
       diff(text),
       problems.length ? trouble({ problems }) : "",
       ...words,
@@ -295,8 +308,7 @@ class Editor {
     save.focus();
   }
 
-  async save(button) {
-    button.disabled = true; // a second press would find the file changed
+  async save() {
     try {
       const { digest } = await call("PUT", this.path, { ...this.content, digest: this.digest });
       this.digest = digest;
@@ -306,6 +318,7 @@ class Editor {
       this.eraser.hidden = !this.name;
       say("Saved");
       this.outcome.replaceChildren(h("p", { class: "done" }, "Saved. It is in force."));
+      this.reviewer.focus();
       if (!this.name) location.hash = `#/combos/${encodeURIComponent(this.title.value.trim())}`;
     } catch (error) {
       this.refuse(error);
@@ -316,10 +329,9 @@ class Editor {
   /** After a refusal because the file is another than the one that was read. */
   offerFile() {
     if (!this.name) return this.outcome.append(h("p", { class: "word" }, TAKEN));
-    const again = async () => this.take(await get(this.path));
     this.outcome.append(
       h("p", { class: "word" }, AGAIN),
-      button("Take the file as it is", () => again().catch((error) => this.refuse(error))),
+      this.taker(() => get(this.path)),
     );
   }
 
@@ -348,7 +360,8 @@ class Editor {
       this.saved = this.file.value; // nothing is left to be saved
       location.hash = "#/combos";
     } catch (error) {
-      this.refuse(error);
+      this.refuse(error, "This cannot be deleted");
+      if (error.status === 409) this.offerFile();
     }
   }
 }

@@ -2,7 +2,7 @@
 
 import { get, part } from "./api.js";
 import { onWidth } from "./combos.js";
-import { button, calm, field, h, picture, say, select, trouble } from "./dom.js";
+import { button, calm, field, fill, h, picture, say, select, trouble } from "./dom.js";
 import { drawRoute } from "./draw.js";
 import { live } from "./live.js";
 import { attempts } from "./record.js";
@@ -22,6 +22,9 @@ class List {
     this.signal = signal;
     this.filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) ?? ""]));
     this.rows = h("tbody");
+    this.listed = new Map(); // by id, the newest first
+    this.most = PAGE; // more of them after each press of "Older"
+    this.turn = 0;
     this.note = h("div");
     this.older = button("Older", () => this.more());
     place.append(
@@ -90,41 +93,60 @@ class List {
     return `api/routes?${new URLSearchParams(given)}`;
   }
 
+  /** The newest that match. News go on top of what is listed, which may go back further. */
   async read(isNews = false) {
+    const turn = isNews ? this.turn : ++this.turn;
     try {
       const routes = await get(this.path());
-      if (this.signal.aborted) return;
-      const known = new Set([...this.rows.children].map((row) => row.dataset.id));
-      const fresh = isNews ? routes.filter((route) => !known.has(route.id)) : [];
-      const kept = isNews
-        ? [...this.rows.children].filter(
-            (row) => !routes.some((route) => route.id === row.dataset.id),
-          )
-        : [];
-      const names = new Set(fresh.map((route) => route.id));
-      this.rows.replaceChildren(...routes.map((route) => row(route, names.has(route.id))), ...kept);
+      if (this.signal.aborted || turn !== this.turn) return;
+      const before = isNews && this.meets(routes) ? this.listed : new Map();
+      if (!before.size) this.most = PAGE;
+      const fresh = isNews ? routes.filter((route) => !this.listed.has(route.id)) : [];
+      const newest = new Set(routes.map((route) => route.id));
+      const older = [...before.values()].filter((route) => !newest.has(route.id));
+      const all = [...routes, ...older];
+      this.list(all.slice(0, this.most), fresh);
       if (fresh.length) say(plural(fresh.length, "new request"));
       if (!isNews) this.older.hidden = routes.length < PAGE;
-      this.note.replaceChildren(
-        ...(this.rows.children.length
-          ? []
-          : [
-              h(
-                "p",
-                { class: "dim" },
-                "No request yet that matches. What comes appears here at once.",
-              ),
-            ]),
-      );
+      else if (all.length > this.most) this.older.hidden = false;
+    } catch (error) {
+      if (turn === this.turn) this.note.replaceChildren(trouble(error));
+    }
+  }
+
+  async more() {
+    const turn = this.turn;
+    try {
+      const routes = await get(this.path([...this.listed.keys()].at(-1) ?? ""));
+      if (this.signal.aborted || turn !== this.turn) return;
+      this.most += PAGE;
+      this.list([...this.listed.values(), ...routes], []);
+      this.older.hidden = routes.length < PAGE;
     } catch (error) {
       this.note.replaceChildren(trouble(error));
     }
   }
 
-  async more() {
-    const routes = await get(this.path(this.rows.lastChild?.dataset.id ?? ""));
-    this.rows.append(...routes.map((route) => row(route, false)));
-    this.older.hidden = routes.length < PAGE;
+  /** Whether the newest go on from those that are listed, so that none between them is left out. */
+  meets(newest) {
+    return newest.length < PAGE || newest.some((route) => this.listed.has(route.id));
+  }
+
+  list(routes, fresh) {
+    this.listed = new Map(routes.map((route) => [route.id, route]));
+    const isFresh = new Set(fresh.map((route) => route.id));
+    const there = new Map([...this.rows.children].map((each) => [each.dataset.id, each]));
+    const rows = routes.map((route) => {
+      const before = there.get(route.id);
+      const now = row(route, isFresh.has(route.id));
+      if (!before) return now;
+      for (const [index, cell] of [...now.children].entries())
+        if (!before.children[index].isEqualNode(cell)) before.children[index].replaceWith(cell);
+      return before;
+    });
+    fill(this.rows, rows);
+    const none = "No request yet that matches. What comes appears here at once.";
+    this.note.replaceChildren(rows.length ? "" : h("p", { class: "dim" }, none));
   }
 }
 
