@@ -17,6 +17,7 @@ const PAGES = {
   settings: ["Settings", settingsPage],
 };
 
+const THEME = "krouter.theme";
 const main = document.getElementById("main");
 let leave = new AbortController();
 
@@ -71,14 +72,27 @@ function begin() {
     main.focus();
   });
   live.addEventListener("view", show, { once: true });
+  live.addEventListener("view", ({ detail }) => noteVersion(detail.version));
   live.addEventListener("state", ({ detail }) => {
     const place = document.getElementById("live");
-    place.textContent = detail;
-    place.className = `live ${detail === "live" ? "good" : "warn"}`;
+    place.textContent = detail.word;
+    place.title = detail.why;
+    place.className = `live ${detail.word === "live" ? "good" : "warn"}`;
+    if (!live.view && detail.why) main.replaceChildren(trouble({ message: detail.why }));
   });
   setInterval(tick, 1000);
   main.replaceChildren(h("p", { class: "dim" }, "Reading…"));
   follow();
+}
+
+let version = null;
+
+/** These pages are of the krouter that sent them; one that was started since may tell other things. */
+function noteVersion(now) {
+  version ??= now;
+  const old = document.getElementById("old");
+  old.hidden = now === version;
+  old.textContent = `krouter is version ${now} now, and these pages are of ${version}: reload them.`;
 }
 
 /** Keeps the countdowns of locks going. */
@@ -100,11 +114,20 @@ function paint() {
   toggle.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
 }
 
-const chosen = localStorage.getItem("krouter.theme");
+/** What a browser keeps for the pages, where it is allowed to. */
+function kept(...given) {
+  try {
+    return given.length ? localStorage.setItem(THEME, ...given) : localStorage.getItem(THEME);
+  } catch {
+    return null;
+  }
+}
+
+const chosen = kept();
 if (chosen) document.documentElement.dataset.theme = chosen;
 toggle.addEventListener("click", () => {
   document.documentElement.dataset.theme = isDark() ? "light" : "dark";
-  localStorage.setItem("krouter.theme", document.documentElement.dataset.theme);
+  kept(document.documentElement.dataset.theme);
   paint();
 });
 dark.addEventListener("change", paint);

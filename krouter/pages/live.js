@@ -1,14 +1,19 @@
 // What krouter tells as it happens: one stream for all pages, read by fetch so that a key goes along.
 
-import { get, send } from "./api.js";
+import { get, Refused, send } from "./api.js";
 import { calm } from "./dom.js";
 
 const FLASH_MS = 1400; // how long an entry shows that it has just ended
 const LEAST_LIT_MS = 350; // what ends sooner would not be seen
+const FIRST_WAIT_MS = 500;
 const LONGEST_WAIT_MS = 10000;
 const UNSEEN_MS = 30000; // after which a page that nobody looks at lets its connection go
+const SILENT_MS = 40000; // after which the connection is taken for broken: krouter gives a sign of life each 15 s
 
-/** Events: `view` (the snapshot is new), `lights` (other entries are under way), `begin`, `step`, `end`, `log`, `lost`, `state`. */
+/**
+ * Events: `view` (the snapshot is new), `lights` (other entries are under way), `begin`, `step`, `end`,
+ * `log`, `lost` (of these), `again` (it is followed again after a gap), `state` ({word, why}).
+ */
 export const live = new EventTarget();
 /** The last snapshot, null before the first. */
 live.view = null;
@@ -33,40 +38,60 @@ export function lit(combo) {
 }
 
 /** Reads the snapshot anew. */
-export async function refresh() {
+async function refresh() {
   const view = await get("api/view");
   live.ahead = view.now - Date.now() / 1000;
   live.view = view;
   tell("view", view);
 }
 
-const soon = calm(() => refresh().catch(() => {}), 200);
+const soon = calm(() => refresh().then(relight).catch(() => leave.abort()), 200);
 
 function tell(name, detail) {
   live.dispatchEvent(new CustomEvent(name, { detail }));
 }
 
 let leave = new AbortController(); // lets the connection go
-let unseen = null; // the timer that does
+let unseen = null; // the timer that does where nobody looks
+let isAgain = false; // whether it was followed before
 
 /** Follows krouter as long as the page is open and, but for a moment, in sight. */
 export async function follow() {
-  for (let wait = 500; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
+  for (let wait = FIRST_WAIT_MS; ; wait = Math.min(LONGEST_WAIT_MS, wait * 2)) {
     await inSight();
-    leave = new AbortController();
+    let why = "";
     try {
-      const answer = await send("GET", "api/live", undefined, leave.signal);
-      if (!answer.ok) throw new Error(`api/live answered ${answer.status}`);
-      for await (const event of eventsOf(answer.body)) {
-        wait = 500;
-        await take(event);
-      }
-    } catch {
-      // the connection broke, or was left: it is opened again
+      leave = new AbortController();
+      await listen(leave, () => (wait = FIRST_WAIT_MS));
+    } catch (error) {
+      why = error instanceof Refused ? error.message : ""; // else the connection broke, or was left
+    } finally {
+      leave.abort(); // a stream that is left open takes one of the few connections of a browser
     }
     lights.clear();
-    tell("state", "reconnecting");
-    if (!leave.signal.aborted) await new Promise((done) => setTimeout(done, wait));
+    tell("lights");
+    tell("state", { word: "reconnecting", why });
+    if (!document.hidden) await new Promise((done) => setTimeout(done, wait));
+  }
+}
+
+/** Takes one connection's events until it ends; `good` is told whenever one was taken. */
+async function listen(leave, good) {
+  const answer = await send("GET", "api/live", undefined, leave.signal);
+  if (!answer.ok) throw new Refused(answer.status, await answer.json().catch(() => null));
+  let silent = null;
+  const alive = () => {
+    clearTimeout(silent);
+    silent = setTimeout(() => leave.abort(), SILENT_MS);
+  };
+  try {
+    alive();
+    for await (const event of eventsOf(answer.body, alive)) {
+      await take(event);
+      good();
+    }
+  } finally {
+    clearTimeout(silent);
   }
 }
 
@@ -84,22 +109,34 @@ document.addEventListener("visibilitychange", () => {
 async function take({ name, data }) {
   if (name === "hello") {
     await refresh();
-    live.view.in_flight.flatMap((request) => request.steps ?? []).forEach(light);
-    tell("state", "live");
-    tell("lights");
+    relight();
+    tell("state", { word: "live", why: "" });
+    if (isAgain) tell("again");
+    isAgain = true;
     return;
   }
   if (name === "step") light(data);
-  if (name === "end") putOut(data.id);
+  if (name === "end" && !data.lingers) putOut(data.id);
   if (["view", "lost"].includes(name)) soon();
   tell(name, data);
 }
 
+const keyOf = (step) => `${step.id} ${step.step}`;
+
+/** Lights what the snapshot has under way, and nothing else: ends may have been lost. */
+function relight() {
+  const steps = live.view.in_flight.flatMap((request) => request.steps ?? []);
+  const open = new Set(steps.map(keyOf));
+  for (const key of lights.keys()) if (!open.has(key)) lights.delete(key);
+  steps.forEach(light);
+  tell("lights");
+}
+
 function light(step) {
-  const key = `${step.id} ${step.step}`;
+  const key = keyOf(step);
   const boxes = boxesOf(step);
   if (step.kind === "attempt" && step.ended == null) {
-    lights.set(key, { boxes, since: Date.now() });
+    lights.set(key, { boxes, since: lights.get(key)?.since ?? Date.now() });
     tell("lights");
     return;
   }
@@ -134,10 +171,11 @@ function putOut(id) {
   }, LEAST_LIT_MS + 50);
 }
 
-/** The events of a stream, each with its name and its data. */
-export async function* eventsOf(body) {
+/** The events of a stream, each with its name and its data; `alive` is told of whatever comes. */
+async function* eventsOf(body, alive) {
   let text = "";
   for await (const piece of chunks(body.pipeThrough(new TextDecoderStream()))) {
+    alive();
     text += piece;
     const parts = text.split("\n\n");
     text = parts.pop();
@@ -150,10 +188,14 @@ export async function* eventsOf(body) {
 
 async function* chunks(stream) {
   const reader = stream.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    yield value;
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } finally {
+    reader.cancel().catch(() => {}); // it may have broken already
   }
 }
 

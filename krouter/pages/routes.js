@@ -9,6 +9,7 @@ import { attempts } from "./record.js";
 import { carried, clock, moment, money, plural, span, tokens, tone } from "./words.js";
 
 const PAGE = 50;
+const SAID_MS = 5000; // news are said no more often
 const FILTERS = ["combo", "outcome", "asked", "account"];
 
 /** The list, or with `rest` one route. */
@@ -33,8 +34,13 @@ class List {
       h("div", { class: "card" }, this.note, this.table()),
       h("div", { class: "actions" }, this.older),
     );
+    this.news = 0;
+    this.sayNews = calm(() => {
+      if (!signal.aborted) say(plural(this.news, "new request"));
+      this.news = 0;
+    }, SAID_MS);
     const again = calm(() => this.read(true), 400);
-    for (const name of ["begin", "end", "lost"]) live.addEventListener(name, again, { signal });
+    for (const name of ["begin", "end", "lost", "again"]) live.addEventListener(name, again, { signal });
   }
 
   bar() {
@@ -106,7 +112,8 @@ class List {
       const older = [...before.values()].filter((route) => !newest.has(route.id));
       const all = [...routes, ...older];
       this.list(all.slice(0, this.most), fresh);
-      if (fresh.length) say(plural(fresh.length, "new request"));
+      this.news += fresh.length;
+      if (this.news) this.sayNews();
       if (!isNews) this.older.hidden = routes.length < PAGE;
       else if (all.length > this.most) this.older.hidden = false;
     } catch (error) {
@@ -185,21 +192,31 @@ async function onePage(place, id, signal) {
   const facts = h("div");
   const drawn = h("div", { class: "drawn" });
   place.append(h("div", { class: "card" }, facts, drawn));
-  let route = await get(`api/routes/${part(id)}`);
+  const read = () => get(`api/routes/${part(id)}`);
+  let route = await read();
   const paint = () => {
     facts.replaceChildren(told(route));
     drawn.replaceChildren(picture(drawRoute(route, { width: drawn.clientWidth, reads: reads() })));
   };
   if (signal.aborted) return;
   onWidth(drawn, paint, signal);
-  live.addEventListener("step", follow, { signal });
-  live.addEventListener("end", follow, { signal });
+  const again = calm(follow, 100);
+  for (const name of ["step", "end"])
+    live.addEventListener(name, ({ detail }) => detail.id === id && again(), { signal });
+  for (const name of ["lost", "again"]) live.addEventListener(name, again, { signal });
   paint();
 
-  async function follow({ detail }) {
-    if (detail.id !== id) return;
-    route = await get(`api/routes/${part(id)}`);
-    paint();
+  let turn = 0;
+  async function follow() {
+    const now = ++turn;
+    try {
+      const told = await read();
+      if (signal.aborted || now !== turn) return;
+      route = told;
+      paint();
+    } catch {
+      // what is shown stays; "again" comes as soon as krouter is reached
+    }
   }
 }
 

@@ -27,7 +27,7 @@ class Line:
     text: str
 
     def as_json(self) -> dict[str, Any]:
-        return {"at": self.at, "kind": self.kind, "text": self.text}
+        return {"number": self.number, "at": self.at, "kind": self.kind, "text": self.text}
 
 
 class Console:
