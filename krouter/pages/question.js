@@ -135,7 +135,7 @@ export class Question {
     this.ask();
   }
 
-  /** What POST /api/whatif takes. Raises SyntaxError where the body is no JSON. */
+  /** What POST /api/whatif takes. Raises SyntaxError where the body is no JSON, Error for null. */
   asJson() {
     const asked = {
       combo: this.combo.value,
@@ -144,10 +144,17 @@ export class Question {
       fail: this.fail,
     };
     const text = this.body.value.trim();
-    if (text) return { ...asked, body: JSON.parse(text) };
+    if (text) return { ...asked, body: parsed(text) };
     const needs = NEEDS.map(([name]) => name).filter((_, index) => isTicked(this.needs[index]));
     return { ...asked, needs };
   }
+}
+
+/** null would be taken for no body. */
+function parsed(text) {
+  const body = JSON.parse(text);
+  if (body === null) throw new Error("The body should be an object.");
+  return body;
 }
 
 const isTicked = (label) => label.querySelector("input").checked;

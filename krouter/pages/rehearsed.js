@@ -13,7 +13,7 @@ export class Rehearsed {
     this.answer = null;
     this.selected = 0;
     this.drawn = h("div", { class: "drawn" });
-    this.verdict = h("div", { class: "verdict" });
+    this.verdict = h("div", { class: "verdict", tabindex: -1 });
     this.moves = h("tbody");
     this.element = h(
       "div",
@@ -68,10 +68,14 @@ export class Rehearsed {
     this.drawn.querySelector('[tabindex="0"]')?.focus();
   }
 
-  /** What is wrong with the question. */
+  /** What is wrong with the question, in place of the answer to another. */
   refuse(error) {
     const isText = error instanceof SyntaxError;
     this.conclude(trouble(isText ? { message: `The body is no JSON: ${error.message}` } : error));
+    if (this.drawn.contains(document.activeElement)) this.verdict.focus();
+    this.answer = null;
+    this.moves.replaceChildren();
+    this.drawn.replaceChildren();
   }
 
   /** Shown and read out only where it is another than before. */

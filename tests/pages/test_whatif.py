@@ -68,7 +68,9 @@ def test_arrows_go_through_the_boxes_as_they_are_drawn(tab: Open) -> None:
 
 def test_a_model_that_is_listed_twice_fails_both_times(tab: Open, krouter: Krouter) -> None:
     krouter.write_combo("twice", {"models": TWICE})
-    page = opened_at(tab(), "twice")
+    opened = tab()
+    expect(opened.open("combos").get_by_role("article", name="twice")).to_be_visible()
+    page = opened_at(opened, "twice")
     boxes = page.get_by_role("button", name=re.compile("choose how it fails$"))
     expect(boxes).to_have_count(3)
     expect(boxes.nth(0)).to_have_accessible_name(re.compile("^glm/glm-5.1, as listed.*, answered"))
@@ -137,6 +139,25 @@ def test_a_body_of_ones_own_is_asked_and_kept(tab: Open) -> None:
     verdict(page, "glm/glm-5.1 answers")
 
 
+def test_a_body_that_is_refused_leaves_no_answer_to_another_question(tab: Open) -> None:
+    opened = tab()
+    opened.expected = ("400",)
+    page = opened_at(opened, "daily")
+    page.get_by_text("A body of your own").click()
+    body = page.get_by_label("The body, as JSON")
+    for text, reason in (
+        ("{", "The body is no JSON"),
+        ("[1]", "body"),
+        ("null", "should be an object"),
+    ):
+        body.fill("")
+        verdict(page, "glm/glm-5.1 answers")
+        expect(page.locator("[data-index]")).to_have_count(3)
+        body.fill(text)
+        expect(page.get_by_role("alert")).to_contain_text(reason)
+        expect(page.locator("[data-index], tbody tr")).to_have_count(0)
+
+
 def test_a_fusion_shows_its_voices_and_its_judge(tab: Open) -> None:
     page = opened_at(tab(), "council")
     verdict(page, "ds/deepseek-v4-pro answers after 4 steps")
@@ -156,7 +177,9 @@ def test_a_fusion_shows_its_voices_and_its_judge(tab: Open) -> None:
 
 def test_a_nested_combo_fails_as_a_whole(tab: Open, krouter: Krouter) -> None:
     krouter.write_combo("outer", {"models": ["turns", "glm/glm-4.7"]})
-    page = opened_at(tab(), "outer")
+    opened = tab()
+    expect(opened.open("combos").get_by_role("article", name="outer")).to_be_visible()
+    page = opened_at(opened, "outer")
     verdict(page, "glm/glm-5.1 answers")
     assert names(page) == ["turns", "glm/glm-4.7"]
     page.get_by_label("glm/glm-5.1", exact=True).select_option("529")
