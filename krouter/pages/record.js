@@ -69,14 +69,15 @@ function panelPicture(route, options) {
     last: callerBox(route),
     edge,
   };
-  return { ...picture, label: label(route, boxes) };
+  return { ...picture, label: label(route, [picture.source, ...boxes, sink, picture.last]) };
 }
 
 function label(route, boxes) {
   return `The route of a request for ${route.asked}. ${boxes.map(inWords).join(". ")}`;
 }
 
-const inWords = (box) => [box.title, ...box.lines.map((line) => line.text)].join(", ");
+const inWords = ({ title, badge, lines }) =>
+  [title, badge?.text, ...lines.map((line) => line.text)].filter(Boolean).join(", ");
 
 function requestBox(route) {
   const lines = [{ text: `asks for ${route.asked}`, rows: 2 }];
