@@ -9,7 +9,7 @@ const SHAPES = { "round-robin": "ring", fusion: "fan" };
 export function comboPicture(combo, options) {
   const shape = SHAPES[combo.strategy] ?? (combo.rotates ? "ring" : "chain");
   const boxes = combo.entries.map((entry, index) => entryBox(combo, entry, index, options));
-  const picture = { shape, boxes, label: comboLabel(combo, boxes), isList: true };
+  const picture = { shape, boxes, label: comboLabel(combo, boxes, options), isList: true };
   if (shape === "fan") Object.assign(picture, aroundPanel(combo, options));
   picture.edge = ({ from, to }) =>
     isLit(to ?? (from == null ? null : JUDGE), options) ? "lit" : "";
@@ -53,10 +53,11 @@ function waits(tuning) {
   ];
 }
 
-function comboLabel(combo, boxes) {
-  const told = boxes.map((box, index) => `${index + 1}. ${box.label}`).join(". ");
+/** Boxes that can be chosen have words of their own. */
+function comboLabel(combo, boxes, options) {
   const how = combo.rotates ? "round robin" : combo.strategy;
-  return `${combo.name}, ${how}. ${told}`;
+  const told = options.interactive ? [] : boxes.map((box, index) => `${index + 1}. ${box.label}`);
+  return [`${combo.name}, ${how}`, ...told].join(". ");
 }
 
 function entryBox(combo, entry, index, options) {

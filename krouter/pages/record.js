@@ -16,6 +16,7 @@ export function rehearsalPicture(answer, combo, options) {
   const picture = routePicture(answer.route, { ...options, entries: combo.entries });
   const buttons = picture.boxes.filter((box) => box.index != null);
   for (const box of buttons) box.label = `${inWords(box)}; choose how it fails`;
+  if (options.interactive) picture.label = heading(answer.route); // the boxes tell the rest
   return picture;
 }
 
@@ -73,8 +74,10 @@ function panelPicture(route, options) {
 }
 
 function label(route, boxes) {
-  return `The route of a request for ${route.asked}. ${boxes.map(inWords).join(". ")}`;
+  return [heading(route), ...boxes.map(inWords)].join(". ");
 }
+
+const heading = (route) => `The route of a request for ${route.asked}`;
 
 const inWords = ({ title, badge, lines }) =>
   [title, badge?.text, ...lines.map((line) => line.text)].filter(Boolean).join(", ");

@@ -50,7 +50,7 @@ def test_a_reorder_by_keys_lands_in_the_file(tab: Open, krouter: Krouter) -> Non
 def test_boxes_are_a_list_of_which_one_is_chosen(tab: Open) -> None:
     opened = tab()
     page = opened.open("combos/daily")
-    boxes = page.get_by_role("listbox").get_by_role("option")
+    boxes = page.get_by_role("listbox", name="daily, fallback", exact=True).get_by_role("option")
     expect(boxes).to_have_count(3)
     for key, chosen in (
         ("End", 2),
