@@ -9,19 +9,25 @@ const HEAD = 31; // from a box's top to its first line
 const LINE = 17;
 const FOOT = 5;
 const EDGE = 12; // inside a box, left and right
+const GRIP = 34; // the width at a box's right end that a finger takes hold of
 const MARGIN = 4; // around the drawing, for the focus ring
 
 /**
  * A combo as GET /api/view tells it. Options: `width` in pixels, `lit` (indices of entries under
  * way), `flash` (index to tone, of entries that have just ended), `now` (epoch seconds),
- * `interactive` (boxes can be focused), `selected` (an index).
+ * `interactive` (boxes can be chosen and put in order; the element with the id `keys` tells with
+ * which keys), `selected` (an index).
  */
 export const drawCombo = (combo, options = {}) => draw(comboPicture(combo, options), options);
 
 /** A route as GET /api/routes/ID tells it; `options.reads` maps entries to what they read. */
 export const drawRoute = (route, options = {}) => draw(routePicture(route, options), options);
 
-/** The answer of POST /api/whatif to `combo`, as GET /api/view tells that. */
+/**
+ * The answer of POST /api/whatif to `combo`, as GET /api/view tells that. Options: `fail` maps
+ * entries to the faults that were chosen for them, `interactive` makes the boxes buttons, and
+ * `selected` is the index in the combo of the one that is reached first.
+ */
 export const drawRehearsal = (answer, combo, options = {}) =>
   draw(rehearsalPicture(answer, combo, options), options);
 
@@ -32,11 +38,12 @@ function draw(picture, options) {
   let laid = layOut(picture, width);
   if (everyBox(picture).map(wrap).some(Boolean)) laid = layOut(picture, width);
   const boxes = everyBox(picture);
+  const reached = reachedFirst(boxes, options);
   const used = Math.max(...boxes.map((box) => box.x + box.width), 0);
   const across = picture.shape === "fan" && width < 700 ? width : Math.min(width, used + 1);
   return frame(picture, options, across + 2 * MARGIN, laid.height + 2 * MARGIN, [
     ...laid.edges.map((edge) => arrow(edge, picture)),
-    ...boxes.map((box) => drawn(box, options)),
+    ...boxes.map((box) => drawn(box, reached)),
   ]);
 }
 
@@ -50,8 +57,15 @@ function everyBox(picture) {
   return [picture.source, ...picture.boxes, picture.sink, picture.last].filter(Boolean);
 }
 
+/** The index of the box that Tab leads to, of those that are drawn; null where none can be chosen. */
+function reachedFirst(boxes, options) {
+  const indices = boxes.map((box) => box.index).filter((index) => index != null);
+  if (!options.interactive || !indices.length) return null;
+  return indices.includes(options.selected) ? options.selected : indices[0];
+}
+
 function frame(picture, options, width, height, parts) {
-  const role = options.interactive ? "group" : "img";
+  const role = options.interactive ? (picture.isList ? "listbox" : "group") : "img";
   const style = options.style ? `<style>${options.style}</style>` : "";
   const size = `width="${width}" height="${Math.ceil(height)}" viewBox="${-MARGIN} ${-MARGIN} ${width} ${Math.ceil(height)}"`;
   return (
@@ -74,29 +88,46 @@ function arrow(edge, picture) {
   );
 }
 
-function drawn(box, options) {
-  const chosen = options.interactive && box.index != null;
-  const asButton = chosen
-    ? ` role="button" tabindex="${box.index === (options.selected ?? 0) ? 0 : -1}" data-index="${box.index}"`
-    : "";
-  const selected = chosen && options.selected === box.index ? " selected" : "";
-  const label = chosen ? ` aria-label="${escaped(box.label)}"` : "";
+function drawn(box, reached) {
+  const isReached = reached === box.index;
+  const selected = box.index != null && isReached ? " selected" : "";
+  const asChosen = reached == null || box.index == null ? "" : chosen(box, isReached);
   const inner = [
     `<rect class="box" width="${box.width}" height="${box.height}" rx="7"/>`,
     title(box),
     ...box.lines.map((line, index) => lineOf(line, HEAD + 12 + index * LINE, box.width)),
+    box.grip ? grip(box.width) : "",
   ];
   const at = `translate(${Math.round(box.x)} ${Math.round(box.y)})`;
-  return `<g class="node ${box.state ?? ""}${selected}"${asButton}${label} transform="${at}">${inner.join("")}</g>`;
+  return `<g class="node ${box.state ?? ""}${selected}"${asChosen} transform="${at}">${inner.join("")}</g>`;
+}
+
+/** A box of a list that is put in order, or a button. */
+function chosen(box, isReached) {
+  const role = box.grip
+    ? `role="option" aria-selected="${isReached}" aria-describedby="keys"`
+    : 'role="button" aria-haspopup="dialog"';
+  const tab = isReached ? 0 : -1;
+  return ` ${role} tabindex="${tab}" data-index="${box.index}" aria-label="${escaped(box.label)}"`;
+}
+
+/** Six dots, and around them room for a finger. */
+function grip(width) {
+  const dots = [10, 15, 20].flatMap((y) =>
+    [0, 5].map((x) => `<circle cx="${width - EDGE - 5 + x}" cy="${y}" r="1.5"/>`),
+  );
+  const room = `<rect class="room" x="${width - GRIP}" width="${GRIP}" height="${HEAD}"/>`;
+  return `<g class="grip">${room}${dots.join("")}</g>`;
 }
 
 function title(box) {
   const number = box.number ? `${box.number} ` : "";
+  const end = box.width - EDGE - (box.grip ? 16 : 0);
   const badge = box.badge
-    ? text(box.badge.text, box.width - EDGE, 20, `badge ${box.badge.tone ?? ""}`, "end")
+    ? text(box.badge.text, end, 20, `badge ${box.badge.tone ?? ""}`, "end")
     : "";
   const taken = measure(number, 12) + (box.badge ? measure(box.badge.text, 11) + 10 : 0);
-  const name = fitted(box.title, box.width - 2 * EDGE - taken, 12.5, box.isName);
+  const name = fitted(box.title, end - EDGE - taken, 12.5, box.isName);
   const shown = `<tspan class="number">${escaped(number)}</tspan><tspan>${escaped(name)}</tspan>`;
   const hint = name === box.title ? "" : `<title>${escaped(box.title)}</title>`;
   return `<text class="name${box.isName ? " mono" : ""}" x="${EDGE}" y="20">${shown}${hint}</text>${badge}`;

@@ -1,6 +1,6 @@
 // What the drawing of a combo shows: its entries as boxes, each with all its accounts. Pure.
 
-import { countdown, percent, plural, reading, size } from "./words.js";
+import { clock, countdown, percent, plural, reading, size } from "./words.js";
 
 const JUDGE = "judge"; // stands for its box among the indices of those under way
 const SHAPES = { "round-robin": "ring", fusion: "fan" };
@@ -9,7 +9,7 @@ const SHAPES = { "round-robin": "ring", fusion: "fan" };
 export function comboPicture(combo, options) {
   const shape = SHAPES[combo.strategy] ?? (combo.rotates ? "ring" : "chain");
   const boxes = combo.entries.map((entry, index) => entryBox(combo, entry, index, options));
-  const picture = { shape, boxes, label: comboLabel(combo, boxes) };
+  const picture = { shape, boxes, label: comboLabel(combo, boxes, options), isList: true };
   if (shape === "fan") Object.assign(picture, aroundPanel(combo, options));
   picture.edge = ({ from, to }) =>
     isLit(to ?? (from == null ? null : JUDGE), options) ? "lit" : "";
@@ -53,10 +53,11 @@ function waits(tuning) {
   ];
 }
 
-function comboLabel(combo, boxes) {
-  const told = boxes.map((box, index) => `${index + 1}. ${box.label}`).join(". ");
+/** Boxes that can be chosen have words of their own. */
+function comboLabel(combo, boxes, options) {
   const how = combo.rotates ? "round robin" : combo.strategy;
-  return `${combo.name}, ${how}. ${told}`;
+  const told = options.interactive ? [] : boxes.map((box, index) => `${index + 1}. ${box.label}`);
+  return [`${combo.name}, ${how}`, ...told].join(". ");
 }
 
 function entryBox(combo, entry, index, options) {
@@ -67,9 +68,16 @@ function entryBox(combo, entry, index, options) {
   const box = { index, number: index + 1, title: nameOf(entry), isName: true, lines };
   box.badge = badge(combo, index);
   box.state = state(combo, entry, index, options);
-  box.label = `${entry.model}, ${lines.map((line) => [line.text, line.right].filter(Boolean).join(" ")).join(", ")}`;
+  box.label = [entry.model, ...lines.map(spoken)].join(", ");
+  box.grip = options.interactive;
   if (box.badge) box.label += `, ${box.badge.text}`;
   return box;
+}
+
+/** A line in words. A countdown would stand still in them, so they tell when it ends. */
+function spoken(line) {
+  const words = line.until ? line.text.replace(line.clock, `until ${clock(line.until)}`) : line.text;
+  return [words, line.right].filter(Boolean).join(" ");
 }
 
 function about(entry) {
@@ -114,8 +122,8 @@ function figures(account) {
 }
 
 function lockLine(lock, now) {
-  const clock = countdown(lock.until - now);
+  const left = countdown(lock.until - now);
   const scope = lock.scope ? ` (${lock.scope})` : "";
-  const text = `locked ${clock}: ${lock.probing ? "being probed, " : ""}${lock.reason}${scope}`;
-  return { text, tone: "warn", indent: true, rows: 2, until: lock.until, clock };
+  const text = `locked ${left}: ${lock.probing ? "being probed, " : ""}${lock.reason}${scope}`;
+  return { text, tone: "warn", indent: true, rows: 2, until: lock.until, clock: left };
 }

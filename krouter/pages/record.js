@@ -13,7 +13,11 @@ export function routePicture(route, options) {
 
 /** As drawRehearsal has it: `options.fail` maps entries to the faults that were chosen for them. */
 export function rehearsalPicture(answer, combo, options) {
-  return routePicture(answer.route, { ...options, entries: combo.entries });
+  const picture = routePicture(answer.route, { ...options, entries: combo.entries });
+  const buttons = picture.boxes.filter((box) => box.index != null);
+  for (const box of buttons) box.label = `${inWords(box)}; choose how it fails`;
+  if (options.interactive) picture.label = heading(answer.route); // the boxes tell the rest
+  return picture;
 }
 
 function walkPicture(route, options) {
@@ -66,15 +70,17 @@ function panelPicture(route, options) {
     last: callerBox(route),
     edge,
   };
-  return { ...picture, label: label(route, boxes) };
+  return { ...picture, label: label(route, [picture.source, ...boxes, sink, picture.last]) };
 }
 
 function label(route, boxes) {
-  const told = boxes
-    .map((box) => [box.title, ...box.lines.map((line) => line.text)].join(", "))
-    .join(". ");
-  return `The route of a request for ${route.asked}. ${told}`;
+  return [heading(route), ...boxes.map(inWords)].join(". ");
 }
+
+const heading = (route) => `The route of a request for ${route.asked}`;
+
+const inWords = ({ title, badge, lines }) =>
+  [title, badge?.text, ...lines.map((line) => line.text)].filter(Boolean).join(", ");
 
 function requestBox(route) {
   const lines = [{ text: `asks for ${route.asked}`, rows: 2 }];
@@ -126,15 +132,14 @@ function placeBox(route, place, steps, options) {
 const UNTRIED = { good: "not needed", open: "not tried yet", bad: "not tried" };
 const untried = (route) => UNTRIED[tone(route.outcome)];
 
-/** In What if a box leads to the faults of its entry. */
+/** In What if a box leads to the faults of its entry; it knows that by its place in the list. */
 function indexed(box, placed, options) {
-  if (!options.entries) return;
-  const index = options.entries.findIndex((each) => each.model === placed.entry);
-  if (index < 0) return;
+  if (!placed?.listed || !options.entries) return;
+  const index = placed.listed - 1;
+  if (options.entries[index]?.model !== placed.entry) return; // the combo has changed since
   box.index = index;
   const fault = options.fail?.[placed.entry];
   if (fault) box.lines.push({ text: `made to fail: ${fault}`, tone: "bad", rows: 2 });
-  box.label = `${placed.entry}, ${fault ? `made to fail: ${fault}` : "answers"}; choose how it fails`;
 }
 
 function voiceBox(route, voice, options) {
@@ -153,7 +158,7 @@ function voiceBox(route, voice, options) {
       tone: "dim",
     });
   box.state = tone(voice.outcome);
-  indexed(box, voice, options);
+  indexed(box, route.plan[voice.place - 1], options);
   return box;
 }
 

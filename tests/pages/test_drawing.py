@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import pairwise, permutations
 from typing import Any
 
 import pytest
@@ -102,6 +102,133 @@ def test_boxes_stand_beside_each_other_inside_the_drawing(sheet: Page) -> None:
             assert y + high <= top + height
         for (x, y, wide, high), (u, v, _, _) in permutations(boxes, 2):
             assert not (x <= u < x + wide and y <= v < y + high)
+
+
+EDGES = """async ([strategy, count, width]) => {
+  const { drawCombo } = await import('/pages/draw.js');
+  const entries = Array.from({ length: count }, (_, at) => (
+    { model: `${at}`, reads: null, skip: '', accounts: [] }));
+  const combo = { name: 'x', strategy, rotates: strategy === 'round-robin', judge: 'j', entries };
+  const svg = new DOMParser().parseFromString(drawCombo(combo, { width }), 'image/svg+xml');
+  const boxes = [...svg.querySelectorAll('.node')].map((node) => {
+    const [x, y] = node.getAttribute('transform').match(/-?\\d+/g).map(Number);
+    const box = node.querySelector('.box');
+    const name = node.querySelector('.name tspan:nth-child(2)').textContent;
+    return [name, x, y, x + +box.getAttribute('width'), y + +box.getAttribute('height')];
+  });
+  const at = ([px, py]) => boxes.find(([, left, top, right, bottom]) =>
+    px >= left - 1 && px <= right + 1 && py >= top - 1 && py <= bottom + 1)[0];
+  return [...svg.querySelectorAll('.edge')].map((edge) => {
+    const numbers = edge.getAttribute('d').match(/-?\\d+/g).map(Number);
+    return [at(numbers.slice(0, 2)), at(numbers.slice(-2))];
+  });
+}"""
+
+
+@pytest.mark.parametrize("width", [350, 1240])
+@pytest.mark.parametrize("count", [2, 3, 6])
+def test_arrows_lead_along_a_chain_around_a_ring_and_through_a_fan(
+    sheet: Page, count: int, width: int
+) -> None:
+    entries = [str(at) for at in range(count)]
+    onward = list(pairwise(entries))
+    fan = [*(("request", each) for each in entries), *((each, "j") for each in entries)]
+    for strategy, expected in (
+        ("fallback", onward),
+        ("round-robin", [*onward, (entries[-1], "0")]),
+        ("fusion", [*fan, ("j", "answer")]),
+    ):
+        drawn = sheet.evaluate(EDGES, [strategy, count, width])
+        assert sorted(map(tuple, drawn)) == sorted(expected), strategy
+
+
+COLUMN = {0: (0, 0, 300, 70), 1: (0, 100, 300, 240), 2: (0, 270, 300, 340)}
+GRID = {0: (0, 0, 200, 70), 1: (240, 0, 440, 70), 2: (0, 100, 200, 170), 3: (240, 100, 440, 170)}
+DESTINATIONS = (
+    # where boxes are, which is held, where the pointer was and is, and where the box then stands
+    (COLUMN, 0, (150, 35), (150, 90), 0, "between two boxes"),
+    (COLUMN, 0, (150, 35), (150, 160), 0, "not yet at the middle of the second"),
+    (COLUMN, 0, (150, 35), (150, 170), 1, "at its middle"),
+    (COLUMN, 0, (150, 35), (150, 200), 1, "past it"),
+    (COLUMN, 0, (150, 35), (150, 310), 2, "past the middle of the last, over the second"),
+    (COLUMN, 1, (150, 300), (150, 310), 2, "downward, past it"),
+    (COLUMN, 1, (150, 320), (150, 310), 1, "past it, but on the way back"),
+    (COLUMN, 2, (150, 305), (150, 180), 2, "upward, not yet at the middle"),
+    (COLUMN, 2, (150, 305), (150, 160), 1, "upward, past it"),
+    (COLUMN, 1, (150, 170), (400, 20), 1, "beside all boxes"),
+    (COLUMN, 7, (150, 170), (150, 20), 7, "a box that is gone"),
+    (GRID, 0, (100, 35), (300, 35), 0, "to the right, not yet at the middle"),
+    (GRID, 0, (100, 35), (350, 35), 1, "to the right, past it"),
+    (GRID, 0, (100, 35), (100, 140), 2, "down a row"),
+    (GRID, 3, (340, 135), (90, 30), 0, "to the other corner"),
+    (GRID, 1, (340, 35), (90, 140), 2, "to the next row's beginning"),
+)
+
+
+def test_a_dragged_box_takes_the_place_whose_middle_the_pointer_has_passed(sheet: Page) -> None:
+    script = """async ([boxes, held, from, to]) => {
+      const { destination } = await import('/pages/drag.js');
+      const rects = boxes.map(([index, [left, top, right, bottom]]) =>
+        [index, { left, top, right, bottom }]);
+      return destination(new Map(rects), held, from, to);
+    }"""
+    for boxes, held, before, now, index, why in DESTINATIONS:
+        given = [[[at, list(box)] for at, box in boxes.items()], held, before, now]
+        assert sheet.evaluate(script, given) == index, why
+
+
+DRAGGED = """async ([shapes, widths, heights]) => {
+  const { destination } = await import('/pages/drag.js');
+  const { chain, fan, ring } = await import('/pages/layout.js');
+  const end = () => ({ height: 60 });
+  const layOut = {
+    chain, ring, fan: (boxes, width) => fan(end(), boxes, end(), end(), width),
+  };
+  const laid = (shape, order, width) => {
+    const boxes = order.map((id) => ({ height: heights[id] }));
+    layOut[shape](boxes, width);
+    return new Map(boxes.map(({ x, y, width, height }, index) =>
+      [index, { left: x, top: y, right: x + width, bottom: y + height }]));
+  };
+  const middle = ({ left, top, right, bottom }) => [(left + right) / 2, (top + bottom) / 2];
+  const drag = (shape, width, held, target) => {
+    const order = heights.map((_, id) => id);
+    let [index, rects] = [held, laid(shape, order, width)];
+    const [[x, y], [u, v]] = [middle(rects.get(held)), middle(rects.get(target))];
+    let turned = [x, y];
+    const places = [held];
+    for (let part = 0; part <= 1.2; part += 0.01) {
+      const at = [x + (u - x) * part, y + (v - y) * part];
+      for (const _ of 'thrice') {
+        const to = destination(rects, index, turned, at);
+        if (to === index) continue;
+        order.splice(to, 0, ...order.splice(index, 1));
+        [index, turned, rects] = [to, at, laid(shape, order, width)];
+        places.push(index);
+      }
+    }
+    return [shape, width, held, target, places];
+  };
+  const ids = heights.map((_, id) => id);
+  return shapes.flatMap((shape) => widths.flatMap((width) => ids.flatMap((held) => ids
+    .filter((target) => target !== held).map((target) => drag(shape, width, held, target)))));
+}"""
+
+
+@pytest.mark.parametrize("heights", [[71, 123, 71, 190], [190, 53, 53, 123, 53], [70] * 5])
+def test_a_steady_drag_never_puts_a_box_where_it_was_before(
+    sheet: Page, heights: list[int]
+) -> None:
+    shapes, widths = ["chain", "ring", "fan"], [350, 1240]
+    drags = sheet.evaluate(DRAGGED, [shapes, widths, heights])
+    assert len(drags) == len(shapes) * len(widths) * len(heights) * (len(heights) - 1)
+    for shape, width, held, target, places in drags:
+        told = (shape, width, held, target, places)
+        assert len(set(places)) == len(places), told
+        if width == 350:
+            assert places == sorted(places, reverse=target < held), told
+        if len(set(heights)) == 1:
+            assert places[-1] == target, told
 
 
 def test_a_long_name_is_shortened_between_its_signs(sheet: Page) -> None:

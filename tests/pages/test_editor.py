@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Dialog, Page, expect
 
 from tests.harness import Krouter
 from tests.pages.conftest import DAILY, Open, names
@@ -46,9 +47,55 @@ def test_a_reorder_by_keys_lands_in_the_file(tab: Open, krouter: Krouter) -> Non
     assert krouter.last_route["plan"][0]["entry"] == moved[0]
 
 
+def test_boxes_are_a_list_of_which_one_is_chosen(tab: Open) -> None:
+    opened = tab()
+    page = opened.open("combos/daily")
+    boxes = page.get_by_role("listbox", name="daily, fallback", exact=True).get_by_role("option")
+    expect(boxes).to_have_count(3)
+    for key, chosen in (
+        ("End", 2),
+        ("ArrowRight", 2),
+        ("ArrowUp", 1),
+        ("Home", 0),
+        ("ArrowLeft", 0),
+        ("Enter", 0),
+    ):
+        page.locator("[data-index][tabindex='0']").press(key)
+        expect(boxes.nth(chosen)).to_be_focused()
+        selected = page.locator("[role='option'][aria-selected='true']")
+        expect(selected).to_have_count(1)
+        expect(selected).to_have_attribute("data-index", str(chosen))
+    expect(boxes.first).to_have_accessible_description(re.compile("Alt with arrows moves"))
+    opened.check_axe()
+
+
+def test_keys_and_buttons_change_the_order(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos/daily")
+    first, second, third = DAILY
+    for press, order in (
+        ("Later", [second, first, third]),
+        ("Later", [second, third, first]),
+        ("Later", [second, third, first]),
+        ("Earlier", [second, first, third]),
+    ):
+        page.get_by_role("button", name=press).click()
+        assert names(page) == order
+    page.locator("[data-index='0']").press("Shift+ArrowDown")
+    assert names(page) == [first, second, third]
+    page.locator("[data-index='1']").press("Delete")
+    assert names(page) == [first, third]
+    expect(page.locator("#said")).to_have_text(f"{second} removed")
+    expect(page.locator("[data-index='1']")).to_be_focused()
+    page.keyboard.press("Home")
+    page.get_by_role("button", name="Remove").click()
+    assert names(page) == [third]
+    save(page)
+    assert saved(krouter, "daily") == {"models": [third]}
+
+
 def test_a_box_is_dragged_to_another_place(tab: Open, krouter: Krouter) -> None:
     page = tab().open("combos/daily")
-    page.locator("[data-index='2'] .box").drag_to(page.locator("[data-index='0'] .box"))
+    page.locator("[data-index='2']").drag_to(page.locator("[data-index='0']"))
     assert names(page) == [DAILY[2], DAILY[0], DAILY[1]]
     page.get_by_label("Strategy").select_option("fusion")
     page.get_by_label("Judge", exact=True).fill("glm/glm-5.1")
@@ -195,7 +242,12 @@ def test_what_was_left_without_saving_is_there_again(tab: Open, krouter: Krouter
 def test_a_page_with_unsaved_work_asks_before_it_is_closed(tab: Open) -> None:
     page = tab().open("combos/daily")
     asked: list[str] = []
-    page.on("dialog", lambda dialog: (asked.append(dialog.type), dialog.accept()))
+
+    def accept(dialog: Dialog) -> None:
+        asked.append(dialog.type)
+        dialog.accept()
+
+    page.on("dialog", accept)
     page.reload()
     page.get_by_label("Description").fill("mine")
     page.reload()

@@ -52,26 +52,43 @@ def test_every_page_is_accessible_light_and_dark_wide_and_narrow(
 
 def test_a_combo_is_drawn_by_its_strategy(tab: Open, krouter: Krouter) -> None:
     page = tab().open("combos")
-    for name, label in (
-        ("daily", "daily, fallback. 1. glm/glm-5.1, text only"),
-        ("turns", "turns, round robin"),
-        ("council", "council, fusion"),
+    accounts = ["home", "work", "env", "env"]
+    for name, label, arrows in (
+        ("daily", "daily, fallback. 1. glm/glm-5.1, text only", 2),
+        ("turns", "turns, round robin", 3),
+        ("council", "council, fusion", 7),
     ):
         drawing = page.get_by_role("article", name=name, exact=True).get_by_role("img")
         expect(drawing).to_have_attribute("aria-label", re.compile(f"^{re.escape(label)}"))
-        assert names(drawing)[:3] == DAILY
+        judged = ["ds/deepseek-v4-pro"] if name == "council" else []
+        assert names(drawing) == DAILY + judged
+        expect(drawing.locator(".edge")).to_have_count(arrows)
+        assert drawing.locator(".dot + .line").all_text_contents() == accounts
+    judge = page.get_by_role("article", name="council").locator(".node.judge")
+    expect(judge.locator(".badge")).to_have_text("judge")
+    expect(judge).to_contain_text("gathers from 2 answers on")
     turns = page.get_by_role("article", name="turns")
     expect(turns.locator(".turn .name")).to_contain_text("glm-5.1")
     krouter.messages("turns")
     expect(turns.locator(".turn .name")).to_contain_text("deepseek-v4-pro")
+
+
+def test_accounts_show_health_quota_and_locks(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("combos")
+    daily = page.get_by_role("article", name="daily")
+    krouter.messages("daily")
     krouter.http.post(
         "/api/quota",
         json={"provider": "glm", "account": "work", "model": "glm-5.1", "remaining": 0.63},
     )
+    expect(daily).to_contain_text("100 % healthy")
+    expect(daily.locator(".dot.good")).to_have_count(1)
+    expect(daily).to_contain_text("63 % left")
     krouter.messages("shaky")
-    expect(page.get_by_role("article", name="daily")).to_contain_text("63 % left")
     shaky = page.get_by_role("article", name="shaky")
     expect(shaky).to_contain_text(re.compile(r"locked 1:\d\d: rate limited"))
+    until = re.compile(r"locked until \d\d:\d\d:\d\d: rate limited")
+    expect(shaky.get_by_role("img")).to_have_accessible_name(until)
 
 
 def test_a_request_lights_up_the_boxes_it_touches(
