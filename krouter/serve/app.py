@@ -246,7 +246,7 @@ def build_rest(
     add_quota(app, router, house.pool)
     add_metrics(app, metrics)
     add_view(app, house, problems)
-    add_live(app, live)
+    add_live(app, live, guard)
     add_combos(app, house)
     add_settings(app, house)
     add_tests(app, router)
