@@ -102,7 +102,9 @@ async def _body(request: Request) -> bytes:
     try:
         return await read_body(request.receive, request_headers(request.scope), MOST_BYTES)
     except Refusal as refusal:
-        raise HTTPException(refusal.status, refusal.message) from None
+        most = f"The body of an admin call has at most {MOST_BYTES >> 20} MiB."
+        message = most if refusal.status == 413 else refusal.message
+        raise HTTPException(refusal.status, message) from None
     except CallerGone:
         raise HTTPException(400, "The request did not come whole.") from None
 

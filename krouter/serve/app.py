@@ -188,6 +188,8 @@ class App:
         is_admin = path.startswith(PREFIX)
         if is_admin:
             check_site(headers)
+        if "\n" in path:  # a pattern's end would match before it
+            raise Refusal(404, "There is nothing at a path with a line break in it.")
         takes = self._methods(path)
         if takes and method not in takes:
             allow = ", ".join(sorted(takes))
@@ -246,7 +248,7 @@ def build_rest(
     add_quota(app, router, house.pool)
     add_metrics(app, metrics)
     add_view(app, house, problems)
-    add_live(app, live)
+    add_live(app, live, guard)
     add_combos(app, house)
     add_settings(app, house)
     add_tests(app, router)

@@ -48,6 +48,8 @@ class Saved(Given):
 def add_combos(app: FastAPI, house: House) -> None:
     """The files of combos."""
     files = ComboFiles(house)
+    alone = asyncio.Lock()
+    """Each change is judged by what is served after the one before it."""
 
     def judged(name: str, given: Given) -> tuple[Draft, str]:
         old = files.stored(name)
@@ -71,16 +73,18 @@ def add_combos(app: FastAPI, house: House) -> None:
     @app.put("/api/combos/{name:path}")
     async def save(name: str, request: Request) -> dict[str, Any]:
         given = await read_json(request, Saved)
-        draft, diff = await asyncio.to_thread(judged, name, given)
-        if not draft.is_good:
-            raise refused([each for each in draft.problems if each.level == "error"])
-        stored = await asyncio.to_thread(files.save, name, draft, given.digest)
-        await house.take_in()
+        async with alone:
+            draft, diff = await asyncio.to_thread(judged, name, given)
+            if not draft.is_good:
+                raise refused([each for each in draft.problems if each.level == "error"])
+            stored = await asyncio.to_thread(files.save, name, draft, given.digest)
+            await house.take_in()
         return {"digest": stored.digest, "diff": diff}
 
     @app.delete("/api/combos/{name:path}")
     async def delete(name: str, digest: str) -> dict[str, Any]:
         check_name(name)
-        await asyncio.to_thread(files.delete, name, digest)
-        await house.take_in()
+        async with alone:
+            await asyncio.to_thread(files.delete, name, digest)
+            await house.take_in()
         return {"deleted": name, "served": name in house.router.world.combos}

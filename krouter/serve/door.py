@@ -18,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import (
     RequestResponseCycle,
 )
 
-from krouter.serve.whole import WHOLE, RawHeaders, whole_of
+from krouter.serve.whole import HANG_UP, WHOLE, RawHeaders, whole_of
 
 MOST_HEAD = 64 << 10
 """Bytes of a request's head."""
@@ -194,6 +194,7 @@ class Door(HttpToolsProtocol):
             cycle: Any = self.cycle
             cycle.body = Parts()
             cycle.scope[WHOLE] = whole_of(cycle)
+            cycle.scope[HANG_UP] = self.transport.abort
 
     def on_body(self, body: bytes) -> None:
         """uvicorn stops and starts reading again for every body of 64 KiB."""

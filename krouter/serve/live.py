@@ -11,8 +11,8 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -22,8 +22,11 @@ from fastapi.responses import Response, StreamingResponse
 from krouter.answer import described
 from krouter.load import House
 from krouter.serve.console import Console
+from krouter.serve.guard import Guard
+from krouter.serve.intake import request_headers
 from krouter.serve.news import Event, NewLines, NewSteps, NewView
 from krouter.serve.view import snapshot
+from krouter.serve.whole import HANG_UP
 
 LOOK_SECONDS = 0.1
 """How often requests and the log are looked at."""
@@ -33,6 +36,12 @@ MOST_WAITING = 1000
 """Events that wait for a listener that does not take them."""
 SILENCE_SECONDS = 15.0
 """After which a listener gets a sign of life."""
+PATIENCE_SECONDS = 60.0
+"""How long a listener may take nothing of what it is sent before its connection is broken off."""
+FAREWELL_SECONDS = 1.0
+"""How long listeners have to take the last of it once krouter ends."""
+NOTHING: dict[str, Any] = {"combos": [], "providers": [], "settings": None}
+"""A view of which all is news."""
 
 HEAD = "krouter.head"
 """In the scope of a request that is to be answered without a body."""
@@ -40,15 +49,29 @@ HEAD = "krouter.head"
 _log = logging.getLogger("krouter")
 
 
-class Listener:
-    """One who listens: bounded, so that a slow one loses events and is told how many."""
+def _nothing() -> None:
+    """Where there is no connection to break off."""
 
-    def __init__(self, silence: float = SILENCE_SECONDS) -> None:
+
+class Listener:
+    """One who listens: bounded, so that a slow one loses events and is told how many. `hang_up`
+    breaks its connection off, `is_welcome` says whether it may still be told anything."""
+
+    def __init__(
+        self,
+        silence: float = SILENCE_SECONDS,
+        hang_up: Callable[[], object] = _nothing,
+        is_welcome: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.hang_up = hang_up
+        self.is_welcome = is_welcome
         self._silence = silence
         self._waiting: deque[bytes] = deque()
         self._lost = 0
         self._come = asyncio.Event()
         self._over = False
+        self._given: float | None = None
+        """Since when, by the event loop, it has not taken what it was sent."""
 
     def tell(self, event: bytes) -> None:
         if len(self._waiting) >= MOST_WAITING:
@@ -62,6 +85,15 @@ class Listener:
         self._over = True
         self._come.set()
 
+    def dismiss(self) -> None:
+        """Nothing more will come, nor what waits."""
+        self._waiting.clear()
+        self.end()
+
+    def has_taken_nothing_for(self, seconds: float) -> bool:
+        given = self._given
+        return given is not None and asyncio.get_running_loop().time() - given > seconds
+
     async def events(self) -> AsyncIterator[bytes]:
         """What is told, until the end."""
         while not self._over:
@@ -69,7 +101,9 @@ class Listener:
                 async with asyncio.timeout(self._silence):
                     await self._come.wait()
             self._come.clear()
+            self._given = asyncio.get_running_loop().time()
             yield self._taken() or b": still here\n\n"
+            self._given = None
 
     def _taken(self) -> bytes:
         taken = b"".join(self._waiting)
@@ -84,6 +118,7 @@ class Live:
 
     def __init__(self, house: House, console: Console) -> None:
         self.is_over: Callable[[], bool] = lambda: False
+        self.patience = PATIENCE_SECONDS
         self._house = house
         self._console = console
         self._listeners: set[Listener] = set()
@@ -95,10 +130,9 @@ class Live:
         """Whether anybody listens, or did a moment ago."""
         return self._looking is not None and not self._looking.done()
 
-    async def listen(self) -> AsyncIterator[bytes]:
+    async def listen(self, listener: Listener) -> AsyncIterator[bytes]:
         """The events of one listener: all that happens after the first of them."""
         await asyncio.to_thread(self._house.router.world.catalog.warm_up)
-        listener = Listener()
         self._listeners.add(listener)
         self._house.trace(True)
         try:
@@ -116,30 +150,52 @@ class Live:
     async def _look(self, begun: asyncio.Event) -> None:
         """Tells what is new from now on."""
         routes = self._house.router.routes
-        steps, lines = NewSteps(routes), NewLines(self._console)
-        try:
-            view = NewView(await snapshot(self._house))
-        finally:
-            begun.set()
+        steps, lines, view = NewSteps(routes), NewLines(self._console), NewView(NOTHING)
+        with _noted():
+            view.look(await snapshot(self._house))
+        begun.set()
         for looks in count(1):
             await asyncio.sleep(LOOK_SECONDS)
             if not self._listeners or self.is_over():
                 break
-            try:
+            with _noted():
                 self._tell(steps.look(routes))
+            with _noted():
                 self._tell(lines.look())
-                if looks % VIEW_LOOKS == 0:
+            if looks % VIEW_LOOKS == 0:
+                self._part()
+                with _noted():
                     self._tell(view.look(await snapshot(self._house)))
-            except Exception as error:  # the next event must be told
-                _log.error("looking for news failed with %s\n%s", *described(error))
+        self._end()
+
+    def _part(self) -> None:
+        """Ends with those who may no longer listen, and with those who do not."""
+        for listener in list(self._listeners):
+            if not listener.is_welcome():
+                listener.dismiss()
+            if listener.has_taken_nothing_for(self.patience):
+                listener.hang_up()
+
+    def _end(self) -> None:
+        """Whoever has not taken the last of it a moment later keeps krouter no longer."""
         for listener in self._listeners:
             listener.end()
+            asyncio.get_running_loop().call_later(FAREWELL_SECONDS, listener.hang_up)
 
     def _tell(self, events: list[Event]) -> None:
         for name, data in events:
             event = encoded(name, data)
             for listener in self._listeners:
                 listener.tell(event)
+
+
+@contextmanager
+def _noted() -> Iterator[None]:
+    """Whatever goes wrong with one look, the next event must be told."""
+    try:
+        yield
+    except Exception as error:
+        _log.error("looking for news failed with %s\n%s", *described(error))
 
 
 def encoded(name: str, data: dict[str, Any]) -> bytes:
@@ -149,12 +205,16 @@ def encoded(name: str, data: dict[str, Any]) -> bytes:
     )
 
 
-def add_live(app: FastAPI, live: Live) -> None:
-    """The events."""
+def add_live(app: FastAPI, live: Live, guard: Guard) -> None:
+    """The events, for as long as the listener would be let in."""
 
     @app.get("/api/live")
     async def events(request: Request) -> Response:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         if HEAD in request.scope:
             return Response(headers=headers, media_type="text/event-stream")
-        return StreamingResponse(live.listen(), headers=headers, media_type="text/event-stream")
+        given = request_headers(request.scope)
+        hang_up = request.scope.get(HANG_UP, _nothing)
+        listener = Listener(hang_up=hang_up, is_welcome=lambda: guard.lets_in(given))
+        told = live.listen(listener)
+        return StreamingResponse(told, headers=headers, media_type="text/event-stream")

@@ -147,9 +147,12 @@ class SettingsFile:
         try:
             check_regular(self._path)
             with self._path.open("rb") as file:
-                return file.read(LARGEST_FILE + 1)
+                raw = file.read(LARGEST_FILE + 1)
         except OSError as error:
             raise Refusal(409, f"{self._shown} cannot be read: {error.strerror}.") from None
+        if len(raw) > LARGEST_FILE:
+            raise Refusal(409, f"{self._shown} is larger than {LARGEST_FILE} bytes.")
+        return raw
 
     def _judged(self, raw: bytes) -> str:
         """The text of a file that is good as it is."""

@@ -15,7 +15,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCy
 from krouter.headers import NameCache
 
 WHOLE = "krouter.whole"
-"""The key of the scope."""
+"""Its key in the scope."""
+HANG_UP = "krouter.hang_up"
+"""The key under which a request's connection can be broken off, whatever waits to be sent."""
 RawHeaders = list[tuple[bytes, bytes]]
 Whole = Callable[[int, RawHeaders, bytes], bool]
 """Status, headers and body, whose length the headers say; whether it is written. Where it is not,

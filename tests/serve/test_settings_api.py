@@ -13,6 +13,7 @@ import httpx
 import pytest
 
 from krouter.keys import Limits, add_key, change_key
+from krouter.settings import LARGEST_FILE
 from tests.harness import Krouter, provider_settings
 
 SETTINGS, ENV = provider_settings("http://127.0.0.1:1", one="a b")
@@ -169,3 +170,10 @@ def test_who_may(tmp_path: Path, path: str) -> None:
             body = {"content": b"{}", "headers": {"content-type": "application/json", **headers}}
             assert krouter.http.put(f"/api/{path}", **body).status_code == status  # type: ignore[arg-type]
         assert file(krouter).read_text() == SETTINGS
+
+
+def test_a_file_that_is_too_large_to_be_read_whole_is_left_alone(krouter: Krouter) -> None:
+    text = SETTINGS + "# kept " + "x" * LARGEST_FILE + "\n[server]\nport = 1\n"
+    file(krouter).write_text(text)
+    assert put(krouter, "settings", combo_sticky_limit=7).status_code == 409
+    assert file(krouter).read_text() == text

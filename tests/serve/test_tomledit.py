@@ -115,3 +115,35 @@ def test_a_diff_tells_of_the_table_and_of_no_credential() -> None:
     shown = shown_diff(inline, edited(inline, {GLM: "p2c"}), "krouter.toml")
     assert "canary" not in shown
     assert '"p2c"' in shown
+
+
+def test_lines_end_as_those_of_the_file_do() -> None:
+    new = edited("[routing]\r\n# x\r\n", {SWITCH: True, GLM: "p2c"})
+    assert new.count("\n") == new.count("\r\n") == 6
+
+
+def test_the_blanks_at_the_end_stay() -> None:
+    text = "[server]\nport = 1\n# end   \n\n\n"
+    assert edited(text, {GLM: "p2c"}) == f'{text}[provider.glm]\naccount_strategy = "p2c"\n'
+
+
+def test_the_only_dotted_key_of_a_table_is_taken_out() -> None:
+    assert edited("routing.combo_sticky_limit = 2\na = 1\n", {LIMIT: None}) == "a = 1\n"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        'headers.a = "canary"',
+        'headers = { a = "}canary" }',
+        "key = '''canary'''",
+        'key = """\ncanary"""',
+        'base_url = "http://h/?api_key=canary"',
+        'base_urls = { chat = "http://canary" }',
+    ],
+)
+def test_no_form_of_a_table_in_one_line_tells_a_secret(secret: str) -> None:
+    text = f'provider.glm = {{ {secret}, account_strategy = "zenith" }}\n'
+    shown = shown_diff(text, edited(text, {GLM: "p2c"}), "krouter.toml")
+    assert "canary" not in shown
+    assert "p2c" in shown
