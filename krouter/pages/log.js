@@ -61,6 +61,7 @@ class Log {
   }
 
   come(line) {
+    if (line.number <= this.last) return; // it was read already
     if (!this.waiting) return this.append([line]);
     this.waiting.push(line);
     if (this.waiting.length > MOST) this.waiting.shift();

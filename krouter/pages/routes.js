@@ -2,7 +2,7 @@
 
 import { get, part } from "./api.js";
 import { onWidth } from "./combos.js";
-import { button, calm, field, fill, h, picture, say, select, trouble } from "./dom.js";
+import { button, calm, field, fill, h, picture, pressed, say, select, trouble } from "./dom.js";
 import { drawRoute } from "./draw.js";
 import { live } from "./live.js";
 import { attempts } from "./record.js";
@@ -27,7 +27,7 @@ class List {
     this.most = PAGE; // more of them after each press of "Older"
     this.turn = 0;
     this.note = h("div");
-    this.older = button("Older", () => this.more());
+    this.older = button("Older", () => pressed(this.older, () => this.more()));
     place.append(
       h("div", { class: "head" }, h("h1", {}, "Routes")),
       this.bar(),
@@ -114,7 +114,7 @@ class List {
       this.list(all.slice(0, this.most), fresh);
       this.news += fresh.length;
       if (this.news) this.sayNews();
-      if (!isNews) this.older.hidden = routes.length < PAGE;
+      if (!before.size) this.older.hidden = routes.length < PAGE;
       else if (all.length > this.most) this.older.hidden = false;
     } catch (error) {
       if (turn === this.turn) this.note.replaceChildren(trouble(error));
