@@ -84,7 +84,9 @@ def _scored(name: str, given: AccountsSnapshot) -> Place:
     health = given.health.get(name, NEUTRAL).drifted(given.now)
     left = given.left.get(name)
     quota = "" if left is None else f", {left:.0%} left"
-    how = f"{health.success:.0%} answered, first byte {health.first_byte:.1f} s"
+    how = f"health {health.success:.0%}"
+    if health.first_byte != NEUTRAL.first_byte:
+        how += f", first byte about {health.first_byte:.1f} s"
     reason = f"{how if name in given.health else 'not asked yet'}{quota}"
     return Place(name, zenith(health, left, given.priorities[name]), reason)
 

@@ -48,7 +48,7 @@ def test_zenith_leaves_an_account_that_fails(
     shown = krouter.last_route["accounts"]["1 one/m"]
     assert [each["account"] for each in shown] == ["b", "a"]
     assert shown[0]["score"] > shown[1]["score"]
-    assert "answered, first byte" in shown[0]["reason"]
+    assert "health 100%" in shown[0]["reason"]
 
 
 def test_zenith_looks_at_the_quota(start: Start, upstream: Upstream) -> None:

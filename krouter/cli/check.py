@@ -3,7 +3,6 @@ credentials and coverage, one line each."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import asdict, dataclass
@@ -11,13 +10,13 @@ from pathlib import Path
 
 import click
 
-from krouter.adapter import Adapter, lane_for, load_lanes, load_models, provider_of
-from krouter.catalog import MEDIA, Catalog, Known, build_catalog
+from krouter.adapter import Adapter, lane_for, load_lanes, provider_of
+from krouter.adapterfaults import adapter_faults
 from krouter.cli.common import Command, NotThere, find_paths, json_option, place_options
 from krouter.cli.keys import unknown_models
 from krouter.cli.matrix import Sight
 from krouter.cli.output import print_json, say, say_line
-from krouter.combos import Combo, Entry, Medium, reference, references
+from krouter.combos import Combo, Entry, reference, references
 from krouter.combostore import ComboStore
 from krouter.dialects import DIALECTS
 from krouter.faults import credential_faults, open_to_others, unknown_accounts
@@ -29,7 +28,6 @@ from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.secrets import Secrets
-from krouter.settings import AdapterPool
 from krouter.wire import HttpWire
 
 
@@ -120,7 +118,7 @@ def _house(paths: Paths, config: Config | None, store: ComboStore) -> Iterator[P
     if config:
         file = str(paths.config)
         yield from _aliases(config, store.combos, file)
-        yield from _adapter(config, store.combos, file)
+        yield from adapter_faults(config, store.combos, file)
     yield from open_to_others(paths, config.settings if config else None, os.environ)
     try:
         yield from _keys(paths)
@@ -168,49 +166,6 @@ def _aliases(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator
             yield Problem(
                 file, json_path(("aliases", name)), message, _near(target, config, combos)
             )
-
-
-def _adapter(config: Config, combos: Mapping[str, Combo], file: str) -> Iterator[Problem]:
-    """Models of the vision adapter that it will never use."""
-    catalog = build_catalog(load_models, config.settings.reads)
-    for medium in MEDIA:
-        pool: AdapterPool = getattr(config.settings.vision_adapter, medium)
-        place = ("vision_adapter", medium)
-        if pool.models and not pool.enabled:
-            message = f"{place[0]}.{medium} lists models, but is switched off."
-            yield Problem(file, json_path(place), message, "Set enabled = true.", "warning")
-            continue
-        for index, model in enumerate(pool.models):
-            if fault := _useless(model, medium, config, combos, catalog):
-                path = json_path((*place, "models", index))
-                yield Problem(
-                    file, path, f"{model!r} is not used: {fault[0]}.", fault[1], "warning"
-                )
-
-
-def _useless(
-    model: str, medium: Medium, config: Config, combos: Mapping[str, Combo], catalog: Catalog
-) -> tuple[str, str] | None:
-    """Why the vision adapter never puts `model` in front, and what to do about it."""
-    if (name := reference(model)) is not None:
-        what = "it is a combo" if name in combos else "it names no provider"
-        return what, "Write provider/model."
-    alias, _, rest = model.partition("/")
-    provider = config.registry.find(alias)
-    if provider is None:
-        hint = did_you_mean(alias, config.registry.names_with_aliases())
-        return f"no provider {alias!r} is known", hint
-    known = catalog.facts(provider, rest).reads[medium]
-    if known is not Known.YES:
-        what = "it does not read" if known is Known.NO else "it is not known to read"
-        return (
-            f"{what} {medium}",
-            f"If it does: [reads] {json.dumps(model)} = [{json.dumps(medium)}].",
-        )
-    if not config.accounts[provider.name]:
-        hint = missing_account(provider, None)
-        return f"{provider.name} has no account", f"{hint[0].upper()}{hint[1:]}."
-    return None
 
 
 def _near(target: str, config: Config, combos: Mapping[str, Combo]) -> str:

@@ -97,15 +97,16 @@ function showQuestion(why, done) {
 let isAsking = false;
 
 /**
- * Shows a change before it is made: `look` gets it, `make` makes it, `done` is told. One at a time:
- * another that is wanted meanwhile is left out.
+ * Shows a change before it is made: `look` gets it, `show` gives what is shown of it and whether it
+ * is one, `make` makes it, `done` is told. One at a time: another that is wanted meanwhile is left out.
  */
 export async function confirmed(title, look, make, show, done) {
   if (isAsking) return;
   isAsking = true;
   try {
     const told = await look();
-    dialog(title, (box) => question(box, show(told), make, done));
+    const { shown, isChange } = show(told);
+    dialog(title, (box) => question(box, shown, isChange && make, done));
   } finally {
     isAsking = false;
   }
@@ -122,6 +123,6 @@ function question(box, shown, make, done) {
     }
   };
   const save = button("Save", () => pressed(save, attempt), { class: "main" });
-  const leave = button("Not now", () => box.close());
-  return [shown, trouble, h("div", { class: "actions" }, leave, save)];
+  const leave = button(make ? "Not now" : "Close", () => box.close());
+  return [...shown, trouble, h("div", { class: "actions" }, leave, make && save)];
 }

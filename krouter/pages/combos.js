@@ -4,6 +4,7 @@ import { calm, fill, h, picture } from "./dom.js";
 import { drawCombo } from "./draw.js";
 import { editor } from "./editor.js";
 import { live, lit } from "./live.js";
+import { wrongFiles } from "./wrong.js";
 
 const HOW = {
   fallback: "fallback: the first that can take the request, else the next",
@@ -22,7 +23,7 @@ export function combosPage(place, { rest, query, signal }) {
     value: query.get("find") ?? "",
   });
   const cards = h("div", { class: "cards" });
-  const wrong = h("ul", { class: "trouble wrong", "aria-label": "What is wrong with the files" });
+  const wrong = wrongFiles();
   place.append(
     h(
       "div",
@@ -31,14 +32,12 @@ export function combosPage(place, { rest, query, signal }) {
       find,
       h("a", { class: "button", href: "#/combos?new" }, "New combo"),
     ),
-    wrong,
+    wrong.element,
     cards,
   );
   const shown = new Map();
   const draw = () => {
-    const problems = live.view?.problems ?? [];
-    wrong.replaceChildren(...problems.map((problem) => h("li", {}, problem)));
-    wrong.hidden = !problems.length;
+    wrong.show();
     drawAll(cards, shown, find.value.trim().toLowerCase());
   };
   find.addEventListener("input", draw);

@@ -16,7 +16,7 @@ const unsaved = new Map(); // by name: what was left without saving, while the t
 /** The page of the combo `name`, or of a new one where that is empty. */
 export async function editor(place, name, signal) {
   const file = !name
-    ? { text: '{"models": []}', digest: "", shipped: false }
+    ? { text: '{"models": []}', digest: "", shipped: false, returns: false }
     : await get(`api/combos/${part(name)}`);
   if (!signal.aborted) new Editor(place, name, file, signal);
 }
@@ -28,6 +28,7 @@ class Editor {
   constructor(place, name, file, signal) {
     this.name = name;
     this.shipped = file.shipped;
+    this.returns = file.returns || file.shipped;
     this.selected = 0;
     this.drawn = h("div", { class: "drawn editing" });
     this.outcome = h("div", { class: "outcome" });
@@ -262,20 +263,29 @@ class Editor {
     return this.file.isTyped ? { text: this.file.value } : { combo: this.draft };
   }
 
+  get sent() {
+    return { ...this.content, digest: this.digest };
+  }
+
   get path() {
-    return `api/combos/${part(this.name || this.title.value.trim() || "?")}`;
+    return `api/combos/${part(this.name || this.title.value.trim() )}`;
   }
 
   async review() {
+    if (!this.name && !this.title.value.trim()) {
+      this.refuse({ message: "Give the combo a name first." });
+      return this.title.focus();
+    }
     if (!this.file.isJson) return this.refuse({ message: this.file.broken });
-    const asked = JSON.stringify(this.content);
+    const asked = JSON.stringify([this.path, this.content]);
     try {
-      const told = await call("POST", `${this.path}/preview`, this.content);
-      if (JSON.stringify(this.content) !== asked) return; // edited meanwhile: not what would be saved
+      const told = await call("POST", `${this.path}/preview`, this.sent);
+      if (JSON.stringify([this.path, this.content]) !== asked) return; // edited meanwhile: not what would be saved
       if (told.problems.some((each) => each.level !== "warning")) return this.refuse(told);
       this.showChange(told);
     } catch (error) {
       this.refuse(error);
+      if (error.status === 409) this.offerFile();
     }
   }
 
@@ -310,7 +320,7 @@ class Editor {
 
   async save() {
     try {
-      const { digest } = await call("PUT", this.path, { ...this.content, digest: this.digest });
+      const { digest } = await call("PUT", this.path, this.sent);
       this.digest = digest;
       this.saved = this.file.value;
       this.shipped = false;
@@ -337,7 +347,13 @@ class Editor {
 
   askToDelete() {
     dialog(`Delete ${this.name}?`, (box) => [
-      h("p", {}, "Its file is removed. A combo of this name that ships with krouter comes back."),
+      h(
+        "p",
+        {},
+        this.returns
+          ? "Its file is removed, and the combo of this name that ships with krouter stands in."
+          : "Its file is removed for good: there will be no combo of this name.",
+      ),
       h(
         "div",
         { class: "actions" },
@@ -348,7 +364,6 @@ class Editor {
             box.close();
             this.erase();
           },
-          { class: "main" },
         ),
       ),
     ]);

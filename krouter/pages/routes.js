@@ -58,8 +58,9 @@ class List {
       { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
       field("Combo", select(combos, this.filters.combo, { onchange: set("combo") })),
       field("Outcome", typed("outcome", "ok, failed, 529, late…")),
-      field("Asked for", typed("asked", "a name")),
-      field("Account", typed("account", "its name")),
+      field("Asked for", typed("asked", "a whole name")),
+      field("Account", typed("account", "its whole name")),
+      h("small", {}, "Enter lists what matches."),
     );
   }
 

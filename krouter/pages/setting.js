@@ -33,8 +33,13 @@ export function changed(settings) {
 /** Shows what an edit does to krouter.toml, and makes it when that is wanted. */
 export async function change(title, path, edit, place) {
   place.replaceChildren();
-  const show = (told) =>
-    told.diff ? diff(told.diff) : h("p", { class: "word" }, "Nothing is changed.");
+  const show = ({ diff: text, problems }) => {
+    const shown = [
+      text ? diff(text) : h("p", { class: "word" }, "Nothing is changed."),
+      problems.length ? trouble({ problems }) : "",
+    ];
+    return { shown, isChange: !!text };
+  };
   try {
     await confirmed(
       title,

@@ -5,14 +5,17 @@ import { live } from "./live.js";
 import { ProviderCard } from "./provider.js";
 import { RoutingCard } from "./routing.js";
 import { VisionCard } from "./vision.js";
+import { wrongFiles } from "./wrong.js";
 
 export function settingsPage(place, { signal }) {
   const routing = new RoutingCard();
   const vision = new VisionCard();
   const providers = h("div", { class: "cards below" });
   const others = h("p", { class: "dim others" });
+  const wrong = wrongFiles();
   place.append(
     h("div", { class: "head" }, h("h1", {}, "Settings")),
+    wrong.element,
     h("div", { class: "columns" }, routing.element, vision.element),
     h("h2", { class: "part" }, "Providers"),
     providers,
@@ -20,6 +23,7 @@ export function settingsPage(place, { signal }) {
   );
   const cards = new Map();
   const draw = () => {
+    wrong.show();
     routing.show();
     vision.show();
     showProviders(providers, cards);

@@ -78,7 +78,7 @@ class App:
         router = house.router
         self.router = router
         self.guard = guard
-        self.live = Live(house, console)
+        self.live = Live(house, console, problems)
         self.rest = build_rest(house, guard, problems, metrics, console, self.live)
         for add in more:
             add(self.rest, house)
@@ -183,7 +183,7 @@ class App:
                 raise Refusal(
                     403,
                     f"The key {key.name!r} has limits, and so is for asking models alone: {path}"
-                    " takes a key without any.",
+                    " takes a key without limits.",
                 )
         is_admin = path.startswith(PREFIX)
         if is_admin:

@@ -91,6 +91,11 @@ class ComboFiles:
             raise _unreadable(path, error) from None
         return Stored(path, raw, shipped)
 
+    def comes_back(self, stored: Stored, name: str) -> bool:
+        """Whether the combo of this name that ships would stand in for a file that is deleted."""
+        stand_in = _shipped(name)
+        return stand_in is not None and not stored.shipped and not _same(stand_in[0], stored.path)
+
     def _own(self, name: str) -> Path | None:
         """Its file in the first folder. Raises Refusal where that holds another combo."""
         check_name(name)
@@ -144,7 +149,7 @@ class ComboFiles:
     def save(self, name: str, draft: Draft, digest: str) -> Stored:
         """Writes a good draft, if the file still is as it was read. Raises Refusal."""
         with self._writing:
-            old = self._expect(name, digest)
+            old = self.expect(name, digest)
             path = target_of(self._target(name, old))
             raw = draft.text.encode()
             try:
@@ -158,7 +163,7 @@ class ComboFiles:
     def delete(self, name: str, digest: str) -> None:
         """Removes a file of the first folder, or the link to it. Raises Refusal."""
         with self._writing:
-            old = self._expect(name, digest)
+            old = self.expect(name, digest)
             if old is None:
                 raise Refusal(404, f"There is no combo {name!r}.")
             if old.shipped:
@@ -173,11 +178,12 @@ class ComboFiles:
     def _missed(self, name: str) -> Iterator[Problem]:
         """Who refers to a combo that nothing would stand in for."""
         rest = {each: combo for each, combo in self._store.combos.items() if each != name}
-        if (stand_in := ComboStore([shipped_combos()]).combos.get(name)) is not None:
-            rest[name] = stand_in
+        path = self._own(name)
+        if (stand_in := _shipped(name)) is not None and not _same(stand_in[0], path):
+            rest[name] = stand_in[1]
         yield from _unresolved(rest, name, name)
 
-    def _expect(self, name: str, digest: str) -> Stored | None:
+    def expect(self, name: str, digest: str) -> Stored | None:
         """The file, if it is what `digest` was taken of. Raises Refusal."""
         old = self.stored(name)
         if (old.digest if old else "") == digest:
@@ -185,6 +191,16 @@ class ComboFiles:
         how = "has changed since it was read" if old and digest else "is there already"
         how = how if old else "is gone"
         raise Refusal(409, f"The file of the combo {name!r} {how}: read it again.")
+
+
+def _same(one: Path, other: Path | None) -> bool:
+    return other is not None and one.resolve() == other.resolve()
+
+
+def _shipped(name: str) -> tuple[Path, Combo] | None:
+    """The combo of this name that comes with krouter, and its file."""
+    store = ComboStore([shipped_combos()])
+    return (store.source(name), store.combos[name]) if name in store.combos else None
 
 
 def check_name(name: str) -> None:

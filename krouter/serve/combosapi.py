@@ -45,6 +45,12 @@ class Saved(Given):
     digest: str = ""
 
 
+class Previewed(Given):
+    """The same; where a digest is given, whether the file is still the same is told too."""
+
+    digest: str | None = None
+
+
 def add_combos(app: FastAPI, house: House) -> None:
     """The files of combos."""
     files = ComboFiles(house)
@@ -61,11 +67,18 @@ def add_combos(app: FastAPI, house: House) -> None:
         stored = await asyncio.to_thread(files.stored, name)
         if stored is None:
             raise HTTPException(404, f"There is no combo {name!r}.")
-        return {"text": stored.text, "digest": stored.digest, "shipped": stored.shipped}
+        return {
+            "text": stored.text,
+            "digest": stored.digest,
+            "shipped": stored.shipped,
+            "returns": files.comes_back(stored, name),
+        }
 
     @app.post("/api/combos/{name:path}/preview")
     async def preview(name: str, request: Request) -> dict[str, Any]:
-        given = await read_json(request, Given)
+        given = await read_json(request, Previewed)
+        if given.digest is not None:
+            await asyncio.to_thread(files.expect, name, given.digest)
         draft, diff = await asyncio.to_thread(judged, name, given)
         meaning = await asyncio.to_thread(files.meaning, name, draft)
         return {"problems": told_problems(draft.problems), "diff": diff, "meaning": meaning}

@@ -40,7 +40,7 @@ PATIENCE_SECONDS = 60.0
 """How long a listener may take nothing of what it is sent before its connection is broken off."""
 FAREWELL_SECONDS = 1.0
 """How long listeners have to take the last of it once krouter ends."""
-NOTHING: dict[str, Any] = {"combos": [], "providers": [], "settings": None}
+NOTHING: dict[str, Any] = {"combos": [], "providers": [], "settings": None, "problems": []}
 """A view of which all is news."""
 
 HEAD = "krouter.head"
@@ -116,10 +116,11 @@ class Live:
     """Tells all listeners what is new; it looks for news only while there are any. `is_over` says
     when no more is to be told, since krouter is about to end."""
 
-    def __init__(self, house: House, console: Console) -> None:
+    def __init__(self, house: House, console: Console, problems: Callable[[], list[str]]) -> None:
         self.is_over: Callable[[], bool] = lambda: False
         self.patience = PATIENCE_SECONDS
         self._house = house
+        self._problems = problems
         self._console = console
         self._listeners: set[Listener] = set()
         self._looking: asyncio.Task[None] | None = None
@@ -152,7 +153,7 @@ class Live:
         routes = self._house.router.routes
         steps, lines, view = NewSteps(routes), NewLines(self._console), NewView(NOTHING)
         with _noted():
-            view.look(await snapshot(self._house))
+            view.look(await snapshot(self._house, self._problems))
         begun.set()
         for looks in count(1):
             await asyncio.sleep(LOOK_SECONDS)
@@ -165,7 +166,7 @@ class Live:
             if looks % VIEW_LOOKS == 0:
                 self._part()
                 with _noted():
-                    self._tell(view.look(await snapshot(self._house)))
+                    self._tell(view.look(await snapshot(self._house, self._problems)))
         self._end()
 
     def _part(self) -> None:

@@ -157,4 +157,4 @@ class NewView:
 
 def _parts(view: dict[str, Any]) -> dict[tuple[str, str], Any]:
     parts = {(kind, each["name"]): each for kind in ("combos", "providers") for each in view[kind]}
-    return {**parts, ("settings", ""): view["settings"]}
+    return {**parts, ("settings", ""): view["settings"], ("problems", ""): view["problems"]}

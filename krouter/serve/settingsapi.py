@@ -11,12 +11,13 @@ from typing import Annotated, Any
 from fastapi import FastAPI, HTTPException, Query, Request
 from pydantic import BaseModel, ConfigDict
 
+from krouter.adapterfaults import adapter_faults
 from krouter.load import House
 from krouter.private import check_regular
 from krouter.problems import ConfigError, Problem, did_you_mean
 from krouter.providers import Provider
 from krouter.serve.admin import read_json
-from krouter.serve.combofiles import refused
+from krouter.serve.combofiles import refused, told_problems
 from krouter.serve.intake import Refusal
 from krouter.serve.tomledit import Edits, Unsuitable, edited, shown_diff
 from krouter.serve.view import shown_path
@@ -79,10 +80,10 @@ def add_settings(app: FastAPI, house: House) -> None:
     file = SettingsFile(house)
 
     async def change(edits: Edits, dry: bool) -> dict[str, Any]:
-        diff = await asyncio.to_thread(file.change, edits, dry)
+        diff, problems = await asyncio.to_thread(file.change, edits, dry)
         if diff and not dry:
             await house.take_in()
-        return {"diff": diff}
+        return {"diff": diff, "problems": told_problems(problems)}
 
     @app.put("/api/settings")
     async def settings(request: Request, dry: Dry = False) -> dict[str, Any]:
@@ -121,21 +122,24 @@ class SettingsFile:
         self._path = house.paths.config
         self._changing = threading.Lock()
 
-    def change(self, edits: Edits, dry: bool) -> str:
-        """The diff, which is written unless this is a `dry` run. Raises Refusal."""
+    def change(self, edits: Edits, dry: bool) -> tuple[str, list[Problem]]:
+        """The diff, which is written unless this is a `dry` run, and what will have no effect.
+        Raises Refusal."""
         with self._changing:
             raw = self._raw()
             old = self._judged(raw)
             try:
                 new = edited(old, edits)
-                self._house.judge(new)
+                config = self._house.judge(new)
             except Unsuitable as error:
                 raise Refusal(409, f"{self._shown}: {error}. Change it by hand.") from None
             except ConfigError as error:
                 raise refused(list(error.problems)) from None
             if new != old and not dry:
                 self._write(raw, new)
-        return shown_diff(old, new, self._path.name)
+        combos = self._house.router.world.combos
+        useless = list(adapter_faults(config, combos, self._shown))
+        return shown_diff(old, new, self._path.name), useless
 
     @property
     def _shown(self) -> str:

@@ -45,11 +45,11 @@ def add_view(app: FastAPI, house: House, problems: Callable[[], list[str]]) -> N
     @app.get("/api/view")
     async def view() -> dict[str, Any]:
         await asyncio.to_thread(house.router.world.catalog.warm_up)
-        return {**await snapshot(house), "problems": problems()}
+        return await snapshot(house, problems)
 
 
-async def snapshot(house: House) -> dict[str, Any]:
-    """Everything that is drawn, as it is now."""
+async def snapshot(house: House, problems: Callable[[], list[str]]) -> dict[str, Any]:
+    """Everything that is drawn, as it is now, and what is wrong with the files."""
     world = house.router.world
     cards = Cards(world, house.store if isinstance(house.store, ComboStore) else None)
     return {
@@ -57,6 +57,7 @@ async def snapshot(house: House) -> dict[str, Any]:
         "providers": await _unhurried(cards.providers()),
         "settings": shown_settings(world.settings),
         "in_flight": under_way(house.router.routes),
+        "problems": problems(),
         "now": world.pool.now(),
         "version": __version__,
     }

@@ -181,9 +181,9 @@ def test_a_file_that_has_changed_meanwhile_is_not_overwritten(tab: Open, krouter
     page = opened.open("combos/daily")
     page.get_by_label("Description").fill("mine")
     krouter.write_combo("daily", {"models": DAILY, "description": "theirs"})
-    page.get_by_role("button", name="Review the change").click()
-    page.get_by_role("button", name="Save").click()
+    review(page)
     expect(page.get_by_role("alert")).to_contain_text("changed")
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
     assert saved(krouter, "daily")["description"] == "theirs"
 
 
@@ -198,6 +198,7 @@ def test_a_new_combo_is_made_and_deleted(tab: Open, krouter: Krouter) -> None:
     expect(page.get_by_role("heading", name="Edit night")).to_be_visible()
     assert saved(krouter, "night") == {"models": ["glm/glm-5.1"]}
     page.get_by_role("button", name="Delete the combo").click()
+    expect(page.get_by_role("dialog")).to_contain_text("for good")
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", name="Combos", exact=True)).to_be_visible()
     assert not (krouter.home / "combos" / "night.json").exists()
@@ -300,6 +301,7 @@ def test_a_shipped_combo_becomes_a_file_of_ones_own_and_comes_back(
     save(page)
     assert saved(krouter, "demo")["description"] == "mine"
     erase.click()
+    expect(page.get_by_role("dialog")).to_contain_text("stands in")
     page.get_by_role("button", name="Delete", exact=True).click()
     expect(page.get_by_role("heading", name="Combos", exact=True)).to_be_visible()
     expect(page.get_by_role("article", name="demo")).to_contain_text("shipped with krouter")
@@ -309,10 +311,19 @@ def test_a_new_combo_does_not_take_the_place_of_another(tab: Open, krouter: Krou
     opened = tab()
     opened.expected = ("409",)
     page = opened.open("combos?new")
-    page.get_by_label("Name of the combo").fill("daily")
     page.get_by_label("Model or combo to add").fill("glm/glm-5.1")
     page.get_by_role("button", name="Add", exact=True).click()
+    name = page.get_by_label("Name of the combo")
     review(page)
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("Choose another name")).to_be_visible()
+    expect(page.get_by_role("alert")).to_contain_text("Give the combo a name")
+    expect(name).to_be_focused()
+    for taken in ("daily", "demo"):
+        name.fill(taken)
+        review(page)
+        expect(page.get_by_text("Choose another name")).to_be_visible()
+    name.fill("night")
+    review(page)
+    expect(page.get_by_role("button", name="Save")).to_be_visible()
+    name.fill("day")
+    expect(page.get_by_role("button", name="Save")).to_have_count(0)
     assert saved(krouter, "daily") == {"models": DAILY}

@@ -124,7 +124,7 @@ def test_a_screenshot_request_shows_why_it_went_there(tab: Open, krouter: Kroute
     page = tab().open("routes")
     expect(page.get_by_text("No request yet")).to_be_visible()
     route = screenshot(krouter)
-    page.get_by_role("row").filter(has_text="with an image").get_by_role("link").click()
+    page.get_by_role("row").filter(has_text="with an image").click()
     expect(page.locator("code", has_text=route)).to_be_visible()
     assert names(page) == [DAILY[2], DAILY[0], DAILY[1]]
     boxes = page.locator(".node:has(.mono)")
@@ -238,6 +238,60 @@ def test_a_provider_takes_turns_and_an_account_is_tested(tab: Open, krouter: Kro
     assert 'account_strategy = "round-robin"' in (krouter.home / "krouter.toml").read_text()
     card.get_by_role("button", name="Test the account work of glm").click()
     expect(card.get_by_role("row").filter(has_text="work")).to_contain_text("works")
+
+
+def test_what_is_half_set_outlives_what_is_saved_beside_it(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("settings")
+    vision = page.get_by_role("region", name="Vision Adapter")
+    models = vision.get_by_label("Models for image")
+    models.fill("just words")
+    routing = page.get_by_role("region", name="Routing Strategy")
+    routing.get_by_label("Combo Round Robin").check()
+    routing.get_by_role("button", name="Review the change").click()
+    page.get_by_role("dialog").get_by_role("button", name="Save").click()
+    expect(routing.get_by_role("button", name="Review the change")).to_be_focused()
+    expect(models).to_have_value("just words")
+    routing.get_by_role("button", name="Review the change").click()
+    dialog = page.get_by_role("dialog")
+    expect(dialog).to_contain_text("Nothing is changed")
+    expect(dialog.get_by_role("button", name="Save")).to_have_count(0)
+    dialog.get_by_role("button", name="Close").click()
+    vision.get_by_role("button", name="Review the change").click()
+    expect(dialog.get_by_role("alert")).to_contain_text("'just' is not used")
+    dialog.get_by_role("button", name="Save").click()
+    expect(dialog).to_have_count(0)
+    assert 'models = ["just", "words"]' in (krouter.home / "krouter.toml").read_text()
+
+
+def test_quick_toggles_ask_once(tab: Open) -> None:
+    page = tab().open("settings")
+    switch = page.get_by_role("region", name="Z.ai GLM").get_by_label("Round Robin")
+    switch.evaluate("each => { for (let i = 0; i < 3; i++) each.click(); }")
+    expect(page.get_by_role("dialog")).to_have_count(1)
+
+
+def test_the_sticky_limit_shows_while_it_counts(tab: Open, krouter: Krouter) -> None:
+    """Not where no combo takes turns; those that ship have to be none of them for that."""
+    for name in ("turns", "free-tier"):
+        krouter.write_combo(name, {"models": DAILY})
+    page = tab().open("settings")
+    card = page.get_by_role("region", name="Routing Strategy")
+    limit = card.get_by_label("Combo Sticky Limit")
+    expect(limit).to_be_hidden()
+    card.get_by_label("Combo Round Robin").check()
+    expect(limit).to_be_visible()
+    card.get_by_label("Combo Round Robin").uncheck()
+    expect(limit).to_be_hidden()
+    krouter.write_combo("turns", {"strategy": "round-robin", "models": DAILY})
+    expect(limit).to_be_visible()
+    expect(card).to_contain_text("still counts for 1 combo set to round robin: turns")
+
+
+def test_a_broken_file_is_told_where_it_matters(tab: Open, krouter: Krouter) -> None:
+    page = tab().open("settings")
+    with (krouter.home / "krouter.toml").open("a") as file:
+        file.write("[routing]\nstcky = 1\n")
+    expect(page.get_by_label("What is wrong with the files")).to_contain_text("stcky")
 
 
 def test_a_limit_that_is_not_saved_is_not_shown(tab: Open, krouter: Krouter) -> None:

@@ -100,6 +100,31 @@ def test_a_shipped_combo_is_saved_in_the_home(krouter: Krouter) -> None:
     assert "comes with krouter" in message(refused)
 
 
+def test_what_a_deletion_leaves_is_told_before(krouter: Krouter) -> None:
+    assert read(krouter, "c")["returns"] is False
+    krouter.write_combo("demo", C)
+    assert read(krouter, "demo")["returns"] is True
+
+
+def test_a_home_that_is_the_shipped_folder_loses_what_it_deletes(tmp_path: Path) -> None:
+    with Krouter(tmp_path, combos={}) as krouter:
+        folder = krouter.home / "combos"
+        folder.rmdir()
+        folder.symlink_to(shipped_combos())
+        told = read(krouter, "demo")
+        assert (told["shipped"], told["returns"]) == (False, False)
+
+
+def test_a_preview_tells_whether_the_file_is_still_the_same(krouter: Krouter) -> None:
+    digest = read(krouter, "c")["digest"]
+    path = "/api/combos/c/preview"
+    given = {"combo": C, "digest": digest}
+    assert krouter.http.post(path, json=given).status_code == 200
+    krouter.write_combo("c", {"models": ["two/other"]})
+    assert krouter.http.post(path, json=given).status_code == 409
+    assert krouter.http.post(path, json={**given, "digest": ""}).status_code == 409
+
+
 def test_nobody_undoes_what_another_has_done(krouter: Krouter) -> None:
     digest = read(krouter, "c")["digest"]
     krouter.write_combo("c", {"models": ["two/other"]})

@@ -76,7 +76,7 @@ def test_a_dry_run_writes_nothing(krouter: Krouter) -> None:
     assert "+combo_sticky_limit = 9" in reply.json()["diff"]
     assert file(krouter).read_text() == SETTINGS
     stamp = file(krouter).stat()
-    assert put(krouter, "settings", combo_round_robin=False).json() == {"diff": ""}
+    assert put(krouter, "settings", combo_round_robin=False).json()["diff"] == ""
     assert file(krouter).stat() == stamp, "what changes nothing writes nothing"
 
 
@@ -177,3 +177,14 @@ def test_a_file_that_is_too_large_to_be_read_whole_is_left_alone(krouter: Kroute
     file(krouter).write_text(text)
     assert put(krouter, "settings", combo_sticky_limit=7).status_code == 409
     assert file(krouter).read_text() == text
+
+
+def test_models_that_the_vision_adapter_would_not_use_are_told(krouter: Krouter) -> None:
+    pools = {"image": {"enabled": True, "models": ["just", "nosuch/x"]}}
+    told = krouter.http.put("/api/settings?dry=1", json={"vision_adapter": pools}).json()
+    assert [(each["path"], each["level"]) for each in told["problems"]] == [
+        ("$.vision_adapter.image.models[0]", "warning"),
+        ("$.vision_adapter.image.models[1]", "warning"),
+    ]
+    assert "no provider 'nosuch' is known" in told["problems"][1]["message"]
+    assert put(krouter, "settings", combo_sticky_limit=2).json()["problems"] == []

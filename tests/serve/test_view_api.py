@@ -196,7 +196,7 @@ def test_health_and_quota_are_shown(start: Start) -> None:
     one = named(shown["providers"], "one")
     assert (one["account_strategy"], one["account_sticky_limit"]) == ("zenith", 3)
     assert [each["name"] for each in one["accounts"]] == ["a", "b"]
-    assert "answered" in one["accounts"][0]["reason"]
+    assert "health 100%" in one["accounts"][0]["reason"]
     assert one["accounts"][0]["score"] > 900
 
 
