@@ -133,7 +133,7 @@ class AccountRow {
     score.textContent = account.score == null ? "" : String(Math.round(account.score));
     score.title = account.reason;
     quota.replaceChildren(...left(account));
-    state.replaceChildren(stateOf(account));
+    state.replaceChildren(...stateOf(account));
   }
 
   async test() {
@@ -151,39 +151,47 @@ class AccountRow {
   }
 }
 
-/** What is left of the quota of an account. */
+const MOST_QUOTAS = 4; // lines, the least first
+
+/** What is left of each quota of an account, and which model or window it is of. */
 function left(account) {
-  if (account.left == null) return [h("span", { class: "dim" }, "not told")];
+  if (!account.quotas.length) return [h("span", { class: "dim" }, "not told")];
+  const shown = account.quotas.slice(0, MOST_QUOTAS);
+  const more = account.quotas.length - shown.length;
+  const rest = more ? [h("div", { class: "dim" }, `and ${more} with as much or more`)] : [];
+  return [...shown.map((quota) => quotaLine(account, quota)), ...rest];
+}
+
+function quotaLine(account, { model, window, left, resets }) {
+  const whose = [window, model].filter(Boolean).join(" of ");
   const meter = h("meter", {
     class: "meter",
-    value: account.left,
+    value: left,
     min: 0,
     max: 1,
     low: 0.3,
     optimum: 1,
-    "aria-label": `quota of ${account.name}`,
+    "aria-label": ["quota of", account.name, whose && `for ${whose}`].filter(Boolean).join(" "),
   });
-  const full = account.resets
-    ? h("span", { class: "dim" }, `, full in ${countdown(account.resets - live.now())}`)
-    : "";
-  return [meter, percent(account.left), full];
+  const full = resets ? [", full in ", clock(resets)] : [];
+  return h("div", {}, meter, percent(left), h("span", { class: "dim" }, whose && ` ${whose}`, full));
 }
 
+const clock = (until) => h("span", { "data-until": until }, countdown(until - live.now()));
+
+/** What is the matter with an account, a line each; what it can do besides is said last. */
 function stateOf(account) {
-  if (account.problem) return h("span", { class: "bad" }, account.problem);
-  if (account.lock) {
-    const clock = h(
-      "span",
-      { "data-until": account.lock.until },
-      countdown(account.lock.until - live.now()),
-    );
-    return h("span", { class: "warn" }, "locked ", clock, `: ${account.lock.reason}`);
-  }
-  const busy = account.in_flight ? `${plural(account.in_flight, "request")} under way` : "ready";
-  return h(
-    "span",
-    {},
-    busy,
-    h("span", { class: "dim" }, account.reason ? ` · ${account.reason}` : ""),
-  );
+  if (account.problem) return [h("span", { class: "bad" }, account.problem)];
+  const lines = account.locks.map(lockLine);
+  if (account.locks.some((lock) => !lock.model)) return lines;
+  const busy = account.in_flight ? `${plural(account.in_flight, "request")} under way` : "";
+  const words = busy || (lines.length ? "ready for other models" : "ready");
+  const reason = account.reason ? h("span", { class: "dim" }, ` · ${account.reason}`) : "";
+  return [...lines, h("div", {}, words, reason)];
+}
+
+function lockLine(lock) {
+  const whom = lock.model ? ` for ${lock.model},` : "";
+  const why = [lock.probing && "being probed,", lock.status, lock.reason].filter(Boolean).join(" ");
+  return h("div", { class: "warn" }, `locked${whom} `, clock(lock.until), `: ${why}`);
 }

@@ -294,6 +294,26 @@ def test_a_broken_file_is_told_where_it_matters(tab: Open, krouter: Krouter) -> 
     expect(page.get_by_label("What is wrong with the files")).to_contain_text("stcky")
 
 
+def test_locks_and_quotas_of_single_models_are_shown(tab: Open, krouter: Krouter) -> None:
+    krouter.messages("shaky")
+    krouter.messages("glm/old:status=404")
+    for model, left in (("glm-5.1", 0.1), ("glm-4.7", 0.6)):
+        told = {"provider": "glm", "account": "work", "model": model, "remaining": left}
+        assert krouter.http.post("/api/quota", json=told).status_code == 200
+    page = tab().open("settings")
+    row = page.get_by_role("region", name="Z.ai GLM").get_by_role("row").filter(has_text="work")
+    lock = row.locator(".warn", has_text="locked for busy")
+    expect(lock).to_have_text(re.compile(r"locked for busy\S+, 1:\d\d: 429 rate limited"))
+    expect(row.locator(".warn", has_text=": 404 model gone")).to_have_count(1)
+    expect(row).to_contain_text("ready for other models")
+    expect(row.locator("div:has(> meter)")).to_have_text(
+        [re.compile("^10 % glm-5.1, full in|^10 % glm-5.1$"), re.compile("^60 % glm-4.7")]
+    )
+    clock = lock.locator("[data-until]")
+    before = clock.text_content()
+    expect(clock).not_to_have_text(before or "")
+
+
 def test_a_limit_that_is_not_saved_is_not_shown(tab: Open, krouter: Krouter) -> None:
     page = tab().open("settings")
     card = page.get_by_role("region", name="Z.ai GLM")

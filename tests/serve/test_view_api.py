@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from krouter.keys import Limits, add_key, change_key
-from krouter.reporter import Figure, Report
+from krouter.reporter import Figure, Report, Window
 from krouter.route import Attempt, Route
 from krouter.serve.console import KEPT_LINES, Console
 from krouter.serve.live import MOST_WAITING, Listener
@@ -198,6 +198,45 @@ def test_health_and_quota_are_shown(start: Start) -> None:
     assert [each["name"] for each in one["accounts"]] == ["a", "b"]
     assert "health 100%" in one["accounts"][0]["reason"]
     assert one["accounts"][0]["score"] > 900
+
+
+def test_every_lock_and_quota_of_an_account_is_told_with_its_model(start: Start) -> None:
+    limited, gone = "one/x:status=429;retry-after=250", "one/y:status=404"
+    krouter = start(limited, gone, "one/z", accounts={"one": "a b"})
+    krouter.chat("daily")
+    now = krouter.clock.now
+    quota = krouter.served.house.pool.quota
+    figures = (Figure("z", 0.5, now + 900), Figure("w", 0.1))
+    windows = (Window("week", 0.3), Window("opus", 0.0, now + 60, "opus"))
+    quota.note("one", "a", Report(figures=figures, windows=windows), "polled")
+    accounts = named(view(krouter)["providers"], "one")["accounts"]
+    told = {each["name"]: each for each in accounts}
+    assert [
+        (lock["model"], lock["reason"], lock["status"], lock["scope"])
+        for lock in told["a"]["locks"]
+    ] == [
+        ("opus", "quota spent", None, "account"),
+        ("x:status=429;retry-after=250", "rate limited", 429, "account and model"),
+        ("y:status=404", "model gone", 404, "model"),
+    ]
+    assert [each["until"] - now for each in told["a"]["locks"]][:2] == [60, 250]
+    assert told["a"]["lock"] is None, "other models are not locked"
+    assert [(each["model"], each["window"], each["left"]) for each in told["a"]["quotas"]] == [
+        ("opus", "opus", 0.0),
+        ("w", "", 0.1),
+        ("", "week", 0.3),
+        ("z", "", 0.5),
+    ]
+    assert told["a"]["quotas"][3]["resets"] == now + 900
+    assert told["b"]["quotas"] == []
+
+
+def test_a_lock_of_a_whole_account_stands_first(start: Start) -> None:
+    krouter = start("one/x:status=401", "one/y:status=404", "two/z", accounts={"one": "a"})
+    krouter.chat("daily")
+    (account,) = named(view(krouter)["providers"], "one")["accounts"]
+    assert [(each["model"], each["status"]) for each in account["locks"]] == [("", 401)]
+    assert account["locks"][0] | {"model": ""} == {**account["lock"], "model": ""}
 
 
 def test_a_missing_credential_is_told(tmp_path: Path) -> None:
