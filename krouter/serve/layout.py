@@ -12,14 +12,17 @@ WIDTHS = (0, 80, 100, 120)
 
 class Layout(NamedTuple):
     """`indent` is what a level is indented by; a list or an object stands on one line where that
-    makes no line longer than `width`, never for 0."""
+    makes no line longer than `width`, never for 0; all of it on one where it is `flat`."""
 
     indent: str = "  "
     width: int = 0
+    flat: bool = False
 
 
 def layout_of(text: str) -> Layout:
     """The layout that comes nearest to that of `text`, which must be JSON."""
+    if "\n" not in text.strip():
+        return Layout(flat=True)
     found = re.search(r"\n([ \t]+)\S", text)
     indent = found[1] if found else "  "
     value, lines = json.loads(text), text.splitlines()
@@ -33,6 +36,8 @@ def _likeness(one: list[str], other: list[str]) -> float:
 
 def laid_out(value: Any, layout: Layout) -> str:
     """`value` as the text of a file, with a line break at its end."""
+    if layout.flat:
+        return f"{json.dumps(value, ensure_ascii=False)}\n"
     return f"{_laid(value, layout, 1, 0)}\n"
 
 

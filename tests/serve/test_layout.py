@@ -16,7 +16,9 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
     max_leaves=12,
 )
-LAYOUTS = st.builds(Layout, st.sampled_from(["  ", "    ", "\t"]), st.sampled_from(WIDTHS))
+LAYOUTS = st.builds(
+    Layout, st.sampled_from(["  ", "    ", "\t"]), st.sampled_from(WIDTHS), st.booleans()
+)
 
 
 @pytest.mark.parametrize("indent", [2, 4, "\t"])
@@ -33,8 +35,10 @@ def test_short_lists_stay_on_one_line() -> None:
     assert laid_out(VALUE, layout_of(text)) == text
 
 
-def test_one_line_of_all_is_laid_out_as_usual() -> None:
-    assert layout_of(json.dumps(VALUE)).indent == "  "
+def test_a_file_on_one_line_stays_on_one() -> None:
+    text = json.dumps(VALUE)
+    assert laid_out(VALUE, layout_of(text)) == f"{text}\n"
+    assert laid_out({**VALUE, "judge": "e/f"}, layout_of(f"{text}\n")).count("\n") == 1
 
 
 @settings(max_examples=60)
