@@ -13,6 +13,10 @@ class LedgerError(Exception):
     """The ledger cannot be read, or has not what was asked for; the text says why."""
 
 
+class NotRecorded(LedgerError):
+    """The ledger has not what was asked for, and nothing is wrong with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Filter:
     """Which requests are meant: those that pass all that is given.

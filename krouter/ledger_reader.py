@@ -20,7 +20,7 @@ from krouter.ledger_file import LedgerFile, Trouble
 from krouter.ledger_filter import ALL as ALL
 from krouter.ledger_filter import Filter as Filter
 from krouter.ledger_filter import LedgerError as LedgerError
-from krouter.ledger_filter import condition
+from krouter.ledger_filter import NotRecorded, condition
 from krouter.ledger_journal import has_left_over
 from krouter.ledger_schema import MIGRATIONS, Foreign, check_ours, file_id, version_of
 from krouter.records import VERSION, RecordError, decode
@@ -197,7 +197,7 @@ class LedgerReader:
                 (id, len(id), MOST_NAMED + 1),
             ).fetchall()
         if not found:
-            raise LedgerError(f"No request {id!r} is in {self.path}.")
+            raise NotRecorded(f"No request {id!r} is in {self.path}.")
         if len(found) > 1:
             names = ", ".join(name for _, name in found[:MOST_NAMED])
             more = ", …" if len(found) > MOST_NAMED else ""
@@ -232,7 +232,7 @@ class LedgerReader:
                 f" knows up to {known}). Upgrade krouter."
             )
         if version == 0:
-            raise LedgerError(f"No request has been recorded yet: {self.path} is empty.")
+            raise NotRecorded(f"No request has been recorded yet: {self.path} is empty.")
         if version < known:
             raise LedgerError(
                 f"{self.path} is of an older version ({version}, not {known}). It is brought up"
@@ -240,7 +240,7 @@ class LedgerReader:
             )
 
     def _nothing(self) -> LedgerError:
-        return LedgerError(f"No request has been recorded yet: {self.path} does not exist.")
+        return NotRecorded(f"No request has been recorded yet: {self.path} does not exist.")
 
 
 class _Key(NamedTuple):

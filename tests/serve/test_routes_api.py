@@ -70,6 +70,13 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
         ("account=two/a", [3, 1]),
         ("account=two/b", []),
         ("combo=good&outcome=failed", []),
+        ("model=two/*", [3, 1]),
+        ("model=*/[xy]:*", [2, 1]),
+        ("model=two/", []),
+        ("caller=", [5, 4, 3, 2, 1, 0]),
+        ("caller=somebody", []),
+        ("since=0", [5, 4, 3, 2, 1, 0]),
+        ("until=0", []),
     ],
 )
 def test_routes_are_filtered_alike_in_memory_and_in_the_ledger(
@@ -92,7 +99,15 @@ def test_a_route_that_memory_has_lost_comes_from_the_ledger(past: Past) -> None:
     assert past.krouter.http.get("/api/routes/nothing").status_code == 404
 
 
-@pytest.mark.parametrize(("query", "says"), [("outcome=great", "ok, failed"), ("limit=x", "limit")])
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("outcome=great", "ok, failed"),
+        ("limit=x", "limit"),
+        ("since=x", "since"),
+        ("combbo=x&limit=1&statu=2", "combbo, statu"),
+    ],
+)
 def test_what_no_route_can_be_is_refused(past: Past, query: str, says: str) -> None:
     refused = past.krouter.http.get(f"/api/routes?{query}")
     assert refused.status_code == 400
@@ -103,3 +118,22 @@ def test_without_a_ledger_memory_is_all(tmp_path: Path) -> None:
     with Krouter(tmp_path, settings="[ledger]\nenabled = false\n", ledger=True) as krouter:
         krouter.chat("demo")
         assert [each["asked"] for each in krouter.http.get("/api/routes").json()] == ["demo"]
+
+
+def test_a_ledger_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+    with Krouter(tmp_path, ledger=True) as krouter:
+        id = krouter.chat("demo").headers["x-krouter-route"]
+        krouter.idle()
+        ledger = krouter.served.house.ledger
+        assert ledger is not None
+        assert ledger.flush(30)
+        assert "x-krouter-ledger" not in krouter.http.get("/api/routes").headers
+        for path in krouter.served.house.paths.ledger.parent.glob("ledger.db*"):
+            path.unlink()
+        krouter.served.house.paths.ledger.write_bytes(b"this is no database" * 100)
+        told = krouter.http.get("/api/routes")
+        missing = krouter.http.get("/api/routes/nothing")
+    assert [each["id"] for each in told.json()] == [id], "what memory has is told all the same"
+    assert "cannot be read: it is corrupt" in told.headers["x-krouter-ledger"]
+    assert missing.status_code == 503
+    assert "the ledger cannot be read" in missing.json()["error"]["message"]
