@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from krouter.combos import reference
-from krouter.route import Attempt, Places, Route, Skipped
+from krouter.route import Attempt, Places, Route, Skipped, Voice
+
+JUDGE = "judge"
+"""Stands for an index where a combo's judge is meant, which is in no list."""
 
 
 def boxes(route: Route, places: Places) -> list[dict[str, Any]]:
@@ -26,6 +29,29 @@ def boxes(route: Route, places: Places) -> list[dict[str, Any]]:
     return found
 
 
+def touched(route: Route, step: Attempt | Skipped) -> list[dict[str, Any]]:
+    """The same for a step, and the judge's box of each fusion that had it judge, or answer as the
+    only one that could."""
+    found = boxes(route, step.places)
+    for voice in route.around(step.voice):
+        if voice.role != "panel":
+            combo = _fusion_of(route, step.places, voice)
+            found.append({"combo": combo, "entry": voice.entry, "index": JUDGE})
+    return found
+
+
+def _fusion_of(route: Route, places: Places, voice: Voice) -> str:
+    """The combo in which a judge was asked: of the fusions around the step, the one as deep in as
+    the voice is."""
+    depth = sum(each.role == "panel" for each in route.around(voice.within))
+    fusions = route.fusions(places)
+    if depth >= len(fusions):
+        return route.combo
+    at = fusions[depth]
+    placed = route.order_at(at)[at[-1] - 1].entry if at else ""
+    return reference(placed) or route.combo
+
+
 def told_step(route: Route, step: Attempt | Skipped, number: int) -> dict[str, Any]:
     """A step of a route as the pages are told it; `number` is its place among the steps."""
     told = {
@@ -35,7 +61,7 @@ def told_step(route: Route, step: Attempt | Skipped, number: int) -> dict[str, A
         "entry": step.entry,
         "account": step.account,
         "role": route.voices[step.voice - 1].role if step.voice else "",
-        "boxes": boxes(route, step.places),
+        "boxes": touched(route, step),
     }
     if isinstance(step, Skipped):
         return {**told, "kind": "skip", "outcome": str(step.reason), "detail": step.detail}
