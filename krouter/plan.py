@@ -160,12 +160,26 @@ def make_plan(given: Snapshot) -> Plan:
 
 
 def strategy_of(combo: Combo, routing: RoutingSettings) -> Strategy:
-    """`fallback` follows the global Combo Round Robin switch, `priority` never does. A panel of one
-    is a plain call."""
-    if combo.strategy == "fusion" and len(combo.models) == 1:
+    """The one that `combo` is run by."""
+    return strategy_for(combo.strategy, len(combo.models), routing)
+
+
+def strategy_for(name: str, entries: int, routing: RoutingSettings) -> Strategy:
+    """What a combo of this strategy and so many entries is run by. `fallback` follows the global
+    Combo Round Robin switch, `priority` never does. A panel of one is a plain call."""
+    if name == "fusion" and entries == 1:
         return STRATEGIES["priority"]
-    follows = combo.strategy == "fallback" and routing.combo_round_robin
-    return STRATEGIES["round-robin" if follows else combo.strategy]
+    follows = name == "fallback" and routing.combo_round_robin
+    return STRATEGIES["round-robin" if follows else name]
+
+
+def shape_for(name: str, entries: int, routing: RoutingSettings) -> str:
+    """How the requests of such a combo pass through its entries: `fan` to all of them and on to a
+    judge, `ring` where they take turns, else `chain`."""
+    strategy = strategy_for(name, entries, routing)
+    if strategy.fuses:
+        return "fan"
+    return "ring" if strategy.rotates and entries > 1 else "chain"
 
 
 def rotates(combo: Combo, routing: RoutingSettings) -> bool:
@@ -212,6 +226,31 @@ def _split(places: list[_Draft], needs: Needs) -> list[list[_Draft]]:
 
 
 _READS = {Known.YES: "reads", Known.UNKNOWN: "may read", Known.NO: "does not read"}
+
+
+class Why(Struct, frozen=True):
+    """A part of the reason of a step; `code` is `listed`, `panel`, `reads`, `may read` or `does not
+    read`, and empty for all others."""
+
+    code: str
+    text: str
+
+
+def whys(reason: str) -> list[Why]:
+    """The parts of a step's `reason`."""
+    return [Why(_code(part), part) for part in reason.split("; ")]
+
+
+def _code(part: str) -> str:
+    known = {AS_LISTED: "listed", IN_THE_PANEL: "panel"}
+    return known.get(part) or next((v for v in _READS.values() if part.startswith(f"{v} ")), "")
+
+
+def is_moved(step_reason: str, place: int, listed: int | None) -> bool:
+    """Whether an entry stands further in front than it is listed, for what it reads; places are
+    counted from 1."""
+    codes = {why.code for why in whys(step_reason)}
+    return (listed or 0) > place and bool(codes & {"reads", "may read"})
 
 
 def _by_quota(group: list[_Draft]) -> list[_Draft]:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from krouter.costs import dollars
 from krouter.dialects.base import Usage
 from krouter.errors import Failure
-from krouter.plan import Plan, Snapshot, strategy_of
+from krouter.plan import IN_THE_PANEL, Plan, Snapshot, is_moved, strategy_of, whys
 from krouter.ranking import AccountsSnapshot, Place
 from krouter.vocabulary import known_names
 
@@ -375,7 +375,16 @@ class Route(Struct):
             step.pop("came", None)
         for number, voice in enumerate(record["voices"], 1):
             voice |= _spent(self.attempts_of(number))
-        return record | _spent(self.attempts)
+        for order in (record["plan"], *record["nested"].values()):
+            for place, placed in enumerate(order, 1):
+                placed |= _coded(placed, place)
+        return record | {"shape": self.shape} | _spent(self.attempts)
+
+    @property
+    def shape(self) -> str:
+        """`fan` where all entries of its plan were asked at once, else `chain`."""
+        panel = [each.reason == IN_THE_PANEL for each in self.plan]
+        return "fan" if len(panel) > 1 and all(panel) else "chain"
 
     def attempts_of(self, voice: int) -> list[Attempt]:
         """Those of a voice, counted from 1, and of the voices of its own panel."""
@@ -461,6 +470,13 @@ class Strand(Route, kw_only=True):
 
 
 _FAILURES = frozenset(Failure)
+
+
+def _coded(placed: dict[str, Any], place: int) -> dict[str, Any]:
+    """What a program may go by in place of the words of the reason."""
+    told = whys(placed["reason"])
+    moved = is_moved(placed["reason"], place, placed["listed"])
+    return {"why": msgspec.to_builtins(told), "moved": moved}
 
 
 def _spent(attempts: list[Attempt]) -> dict[str, Any]:

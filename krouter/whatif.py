@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, HTTPException, Request
-from msgspec import to_builtins
 from pydantic import BaseModel, ConfigDict, Field
 
 from krouter.adapter import load_faults
@@ -32,6 +32,23 @@ LATE_SECONDS = 700.0
 
 Dialect = Literal["chat", "messages", "responses", "gemini"]
 Need = Literal["image", "pdf", "audio", "video", "tools", "json"]
+
+DIALECTS: dict[Dialect, str] = {
+    "chat": "OpenAI chat",
+    "messages": "Anthropic messages",
+    "responses": "OpenAI responses",
+    "gemini": "Google Gemini",
+}
+NEEDS: dict[Need, str] = {
+    "image": "an image",
+    "pdf": "a PDF",
+    "audio": "audio",
+    "video": "a video",
+    "tools": "tools",
+    "json": "a JSON schema",
+}
+OFTEN = "529 429 quota 402 401 timeout reset empty stall cut 404 image too-large".split()
+"""The faults that are met most, which are told first."""
 
 
 class Question(BaseModel):
@@ -63,15 +80,32 @@ def add_whatif(app: FastAPI, house: House) -> None:
 
     @app.get("/api/faults")
     async def faults() -> list[dict[str, str]]:
-        return [{"name": kind.name, "title": kind.about} for kind in load_faults().values()]
+        return told_faults()
+
+    @app.get("/api/whatif")
+    async def choices() -> dict[str, list[dict[str, str]]]:
+        return {"needs": _named(NEEDS), "dialects": _named(DIALECTS), "faults": told_faults()}
 
     @app.post("/api/whatif")
     async def whatif(request: Request) -> dict[str, Any]:
-        question, world = await read_json(request, Question), house.router.world
-        check(question, world)
-        present = Present.of(world)
+        most = house.router.world.settings.server.body_limit << 20
+        question = await read_json(request, Question, most)
+        check(question, house.router.world)
         async with alone:
+            world = house.router.world
+            present = Present.of(world)
             return await asyncio.to_thread(answer, question, world, present)
+
+
+def told_faults() -> list[dict[str, str]]:
+    """The faults that there are, those that are met most first."""
+    faults = {kind.name: kind.about for kind in load_faults().values()}
+    often = {name: faults[name] for name in OFTEN}
+    return _named({**often, **faults})
+
+
+def _named(titles: Mapping[Any, str]) -> list[dict[str, str]]:
+    return [{"name": name, "title": title} for name, title in titles.items()]
 
 
 def check(question: Question, world: World) -> None:
@@ -126,7 +160,6 @@ def told(seen: Seen, world: World) -> dict[str, Any]:
         "message": seen.message,
     }
     return {
-        "order": [to_builtins(each) for each in route.plan] if route else [],
         "moves": [_move(route, step) for step in route.steps] if route else [],
         "reply": reply,
         "waited": seen.seconds,

@@ -6,13 +6,6 @@ import { editor } from "./editor.js";
 import { live, lit } from "./live.js";
 import { wrongFiles } from "./wrong.js";
 
-const HOW = {
-  fallback: "fallback: the first that can take the request, else the next",
-  priority: "priority: as fallback, and never in turns",
-  "round-robin": "round robin: they take turns",
-  fusion: "fusion: all are asked, a judge writes the answer",
-};
-
 /** All combos, or with `rest` one that is being edited. */
 export function combosPage(place, { rest, query, signal }) {
   if (rest.length || query.has("new")) return editor(place, rest[0] ?? "", signal);
@@ -141,5 +134,7 @@ function told(combo) {
       ? "round robin, by the switch for all combos"
       : "";
   const sticky = combo.rotates && combo.sticky ? `each for ${combo.sticky} requests` : "";
-  return [also || (HOW[combo.strategy] ?? combo.strategy), sticky].filter(Boolean).join(", ");
+  const known = live.view.strategies.find(({ name }) => name === combo.strategy);
+  const how = known ? `${known.name}: ${known.title}` : combo.strategy;
+  return [also || how, sticky].filter(Boolean).join(", ");
 }

@@ -8,6 +8,12 @@ export const shown = (value) => (typeof value === "string" ? value : JSON.string
 /** The name of an entry as the file has it, a text or an object. */
 export const nameOf = (entry) => shown((typeof entry === "string" ? entry : entry?.model) ?? "?");
 
+/** What krouter tells of the strategy of a draft: the first where it names none. */
+export function strategyOf(draft) {
+  const known = live.view?.strategies ?? [];
+  return known.find(({ name }) => name === (draft.strategy ?? known[0]?.name));
+}
+
 /** The draft as GET /api/view would tell it, with what is known of its entries now. */
 export function drafted(name, draft) {
   const known = live.view?.combos ?? [];
@@ -24,20 +30,20 @@ export function drafted(name, draft) {
     };
     return { ...found, label: shown(entry?.label ?? "") };
   });
-  const strategy = draft.strategy ?? "fallback";
-  const isRing =
-    strategy === "round-robin" ||
-    (strategy === "fallback" && !!live.view?.settings.combo_round_robin);
+  const strategy = strategyOf(draft);
+  const shape = (entries.length === 1 ? strategy?.alone : strategy?.shape) ?? "chain";
   const tuning = draft.fusionTuning ?? {};
   const judge = shown(draft.judge ?? tuning.judgeModel ?? "") || null;
   return {
     name: name || "new combo",
-    strategy,
-    rotates: isRing,
+    strategy: strategy?.name ?? shown(draft.strategy),
+    shape,
+    rotates: shape === "ring",
     turn: null,
     judge,
     auto_judge: !judge,
     tuning,
+    effective: { ...live.view?.fusion_tuning, ...tuning },
     entries,
   };
 }

@@ -20,7 +20,10 @@ const MARGIN = 4; // around the drawing, for the focus ring
  */
 export const drawCombo = (combo, options = {}) => draw(comboPicture(combo, options), options);
 
-/** A route as GET /api/routes/ID tells it; `options.reads` maps entries to what they read. */
+/**
+ * A route as GET /api/routes/ID tells it. What its entries read is taken from `options.combos`, those
+ * of GET /api/view, or from `options.reads`, by the entries' names.
+ */
 export const drawRoute = (route, options = {}) => draw(routePicture(route, options), options);
 
 /**

@@ -1,17 +1,11 @@
 // The form of a combo: what of its file has a control of its own. The rest is written as JSON.
 
-import { shown } from "./draft.js";
+import { shown, strategyOf } from "./draft.js";
 import { field, h, select } from "./dom.js";
+import { live } from "./live.js";
 
-const STRATEGIES = [
-  ["fallback", "fallback: the first that can, else the next"],
-  ["priority", "priority: as fallback, never in turns"],
-  ["round-robin", "round robin: in turns"],
-  ["fusion", "fusion: ask all, a judge answers"],
-];
-const isFusion = (draft) => draft.strategy === "fusion";
-const takesTurns = (draft) =>
-  draft.strategy === "round-robin" || (draft.strategy ?? "fallback") === "fallback";
+const isFusion = (draft) => strategyOf(draft)?.shape === "fan";
+const takesTurns = (draft) => !!strategyOf(draft)?.turns;
 const always = () => true;
 
 /**
@@ -20,7 +14,7 @@ const always = () => true;
  */
 const FIELDS = [
   [["description"], "Description", "", "text", always],
-  [["strategy"], "Strategy", "", STRATEGIES, always],
+  [["strategy"], "Strategy", "", "strategy", always],
   [
     ["stickyLimit"],
     "Sticky limit",
@@ -32,21 +26,21 @@ const FIELDS = [
   [
     ["fusionTuning", "minPanel"],
     "Answers to wait for",
-    "minPanel, 2 unless set",
+    () => unlessSet("minPanel"),
     "number",
     isFusion,
   ],
   [
     ["fusionTuning", "stragglerGraceMs"],
     "Then wait, ms more",
-    "stragglerGraceMs, 8000 unless set",
+    () => unlessSet("stragglerGraceMs"),
     "number",
     isFusion,
   ],
   [
     ["fusionTuning", "panelHardTimeoutMs"],
     "Wait at most, ms",
-    "panelHardTimeoutMs, 90000 unless set",
+    () => unlessSet("panelHardTimeoutMs"),
     "number",
     isFusion,
   ],
@@ -83,6 +77,10 @@ const FIELDS = [
   ],
 ];
 
+const unlessSet = (name) => `${name}, ${live.view?.fusion_tuning[name]} unless set`;
+const strategies = () =>
+  (live.view?.strategies ?? []).map(({ name, title }) => [name, `${name}: ${title}`]);
+
 /** `element`, and `show(draft)`; `change` is called with what alters the draft. */
 export function form(change) {
   const controls = FIELDS.map(([path, label, hint, kind, isShown]) => ({
@@ -108,7 +106,10 @@ export function form(change) {
 
 function control(kind, label, hint, changed) {
   const isNumber = kind === "number";
-  const options = Array.isArray(kind)
+  const isStrategy = kind === "strategy";
+  const options = isStrategy
+    ? strategies()
+    : Array.isArray(kind)
     ? kind.map((option) => (option === "" ? ["", `not set: ${kind[1]}`] : option))
     : null;
   const input = options
@@ -124,7 +125,7 @@ function control(kind, label, hint, changed) {
       text === "" ? undefined : isNumber ? Number(text) : kind === "text" ? input.value : text,
     );
   });
-  return { input, box: field(label, input, hint), blank: kind === STRATEGIES ? "fallback" : "" };
+  return { input, box: field(label, input, typeof hint === "function" ? hint() : hint), blank: isStrategy ? options[0]?.[0] : "" };
 }
 
 /** Sets what stands at `path` of a draft, or takes it and what is empty then out. */

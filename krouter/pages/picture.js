@@ -3,11 +3,10 @@
 import { clock, countdown, percent, plural, reading, size } from "./words.js";
 
 const JUDGE = "judge"; // stands for its box among the indices of those under way
-const SHAPES = { "round-robin": "ring", fusion: "fan" };
 
 /** Boxes, shape and the words for who cannot see it; see drawCombo for the options. */
 export function comboPicture(combo, options) {
-  const shape = SHAPES[combo.strategy] ?? (combo.rotates ? "ring" : "chain");
+  const { shape } = combo;
   const boxes = combo.entries.map((entry, index) => entryBox(combo, entry, index, options));
   const picture = { shape, boxes, label: comboLabel(combo, boxes, options), isList: true };
   if (shape === "fan") Object.assign(picture, aroundPanel(combo, options));
@@ -20,8 +19,8 @@ const nameOf = (entry) => entry?.label || entry?.model || "the first entry";
 const isLit = (index, options) => options.lit?.includes(index);
 
 function aroundPanel(combo, options) {
-  const tuning = combo.tuning ?? {};
-  const least = Math.min(tuning.minPanel ?? 2, combo.entries.length);
+  const tuning = combo.effective;
+  const least = Math.min(tuning.minPanel, combo.entries.length);
   const judge = combo.judge || nameOf(combo.entries[0]);
   const now = isLit(JUDGE, options) ? "lit" : (options.flash?.[JUDGE] ?? "");
   return {
@@ -45,8 +44,8 @@ function aroundPanel(combo, options) {
 }
 
 function waits(tuning) {
-  const grace = (tuning.stragglerGraceMs ?? 8000) / 1000;
-  const hard = (tuning.panelHardTimeoutMs ?? 90000) / 1000;
+  const grace = tuning.stragglerGraceMs / 1000;
+  const hard = tuning.panelHardTimeoutMs / 1000;
   return [
     { text: `stragglers get ${grace} s more`, tone: "dim" },
     { text: `waits ${hard} s at most`, tone: "dim" },

@@ -3,12 +3,17 @@
 
 import { carried, listed, money, plural, reason, span, tokens, tone } from "./words.js";
 
-const PANEL = "in the panel";
-
-/** Boxes and arrows of a route; `options.reads` maps entries to what they read. */
+/** Boxes and arrows of a route; see drawRoute for the options. */
 export function routePicture(route, options) {
-  const isPanel = route.plan.length > 1 && route.plan.every((placed) => placed.reason === PANEL);
-  return isPanel ? panelPicture(route, options) : walkPicture(route, options);
+  const known = { ...options, reads: readsOf(route, options) };
+  return route.shape === "fan" ? panelPicture(route, known) : walkPicture(route, known);
+}
+
+/** What the entries read of the combo that was asked for: another may say otherwise of a model. */
+function readsOf(route, { reads, combos }) {
+  if (!combos) return reads;
+  const own = combos.find((combo) => combo.name === route.combo);
+  return Object.fromEntries((own?.entries ?? []).map((entry) => [entry.model, entry.reads]));
 }
 
 /** As drawRehearsal has it: `options.fail` maps entries to the faults that were chosen for them. */
@@ -117,8 +122,8 @@ function placeBox(route, place, steps, options) {
   const name = placed?.entry ?? steps[0].entry;
   const box = { title: name, isName: true, number: place || "", lines: [] };
   if (placed) {
-    const words = reason(placed, place - 1, options.reads?.[name]);
-    box.lines.push({ text: words, tone: words.startsWith("moved") ? "accent" : "dim", rows: 2 });
+    const words = reason(placed, options.reads?.[name]);
+    box.lines.push({ text: words, tone: placed.moved ? "accent" : "dim", rows: 2 });
     const where = listed(placed, place - 1);
     if (where) box.lines.push({ text: where, tone: "dim" });
     indexed(box, placed, options);

@@ -80,18 +80,17 @@ export function reading(reads) {
 }
 
 /**
- * Why an entry stands at `index` (from 0) of an order: `moved: reads image`, `text only`.
+ * Why an entry stands where it does in an order: `moved: reads image`, `text only`.
  * `reads` says what it reads, where that is known.
  */
-export function reason(placed, index, reads) {
-  const parts = placed.reason.split("; ");
-  const told = parts.length > 1 ? parts.filter((part) => part !== "as listed") : parts;
+export function reason(placed, reads) {
+  const parts = placed.why ?? [{ code: "", text: placed.reason }];
+  const told = parts.length > 1 ? parts.filter(({ code }) => code !== "listed") : parts;
   const isText = reads && MEDIA.every((medium) => reads[medium] === "no");
-  const words = told.map((part) =>
-    isText && part.startsWith("does not read ") ? "text only" : part,
+  const words = told.map(({ code, text }) =>
+    isText && code === "does not read" ? "text only" : text,
   );
-  const moved = placed.listed > index + 1 && told.some((part) => /^(may )?reads? /.test(part));
-  return `${moved ? "moved: " : ""}${words.join("; ")}`;
+  return `${placed.moved ? "moved: " : ""}${words.join("; ")}`;
 }
 
 /** `listed 3rd`, `not in the list`; empty where its place is not known or the same. */

@@ -93,14 +93,15 @@ def add_quota(app: FastAPI, router: Router, pool: Pool) -> None:
 M = TypeVar("M", bound=BaseModel)
 
 
-async def read_json(request: Request, model: type[M]) -> M:
-    """The body of an admin call. Raises HTTPException that says what of it is wrong."""
-    return _parsed(await _body(request), model)
+async def read_json(request: Request, model: type[M], most: int = MOST_BYTES) -> M:
+    """The body of an admin call, of `most` bytes. Raises HTTPException that says what of it is
+    wrong."""
+    return _parsed(await _body(request, most), model)
 
 
-async def _body(request: Request) -> bytes:
+async def _body(request: Request, most: int) -> bytes:
     try:
-        return await read_body(request.receive, request_headers(request.scope), MOST_BYTES)
+        return await read_body(request.receive, request_headers(request.scope), most)
     except Refusal as refusal:
         most = f"The body of an admin call has at most {MOST_BYTES >> 20} MiB."
         message = most if refusal.status == 413 else refusal.message

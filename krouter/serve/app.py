@@ -184,6 +184,7 @@ class App:
                     403,
                     f"The key {key.name!r} has limits, and so is for asking models alone: {path}"
                     " takes a key without limits.",
+                    code="key_has_limits",
                 )
         is_admin = path.startswith(PREFIX)
         if is_admin:

@@ -19,15 +19,19 @@ KEPT_LINES = 500
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line; `at` is in epoch seconds, `number` counts all lines from 1."""
+    """One line; `at` is in epoch seconds, `number` counts all lines from 1, and is 0 for one that
+    tells of a request of which nothing was logged. `route` is the id of the request that has ended
+    by it, if any."""
 
     number: int
     at: float
     kind: str
     text: str
+    route: str = ""
 
     def as_json(self) -> dict[str, Any]:
-        return {"number": self.number, "at": self.at, "kind": self.kind, "text": self.text}
+        told = {"at": self.at, "kind": self.kind, "text": self.text}
+        return {"number": self.number, **told, "route": self.route}
 
 
 class Console:
@@ -40,7 +44,8 @@ class Console:
         self._lines: deque[Line] = deque(maxlen=KEPT_LINES)
 
     def __call__(self, kind: str, text: str) -> None:
-        self._lines.append(Line(next(self._numbers), self._now(), kind, text))
+        route = text.partition(" ")[0] if kind == "ROUTE" else ""  # as `summary` begins
+        self._lines.append(Line(next(self._numbers), self._now(), kind, text, route))
         self._log(kind, text)
 
     def last(self, most: int = KEPT_LINES) -> list[Line]:
@@ -56,9 +61,9 @@ def lines_of(console: Console, routes: Iterable[Route], most: int) -> list[Line]
     """The last lines; of requests that were over before anybody wanted to see their steps, the one
     line that tells what came of them."""
     kept = console.last()
-    told = {line.text.partition(" ")[0] for line in kept if line.kind == "ROUTE"}
+    told = {line.route for line in kept}
     untold = [
-        Line(0, route.ended, "ROUTE", summary(route))
+        Line(0, route.ended, "ROUTE", summary(route), route.id)
         for route in routes
         if route.ended is not None and route.id not in told
     ]

@@ -15,18 +15,19 @@ from fastapi import FastAPI
 from krouter._version import __version__
 from krouter.adapter import lane_for
 from krouter.catalog import MEDIA, Known, with_entry
-from krouter.combos import LEVELS, Combo, Entry, reference
+from krouter.combos import LEVELS, Combo, Entry, FusionTuning, reference
 from krouter.combostore import ComboStore
 from krouter.lineup import Obstacle, missing_account, out_of_reach
 from krouter.load import House
-from krouter.plan import Needs, sticky_limit, strategy_of
+from krouter.plan import Needs, shape_for, sticky_limit, strategy_for, strategy_of
 from krouter.providers import Provider
 from krouter.route import Skip
 from krouter.serve.accountview import Accounts
 from krouter.serve.models import known
 from krouter.serve.touched import under_way
-from krouter.settings import Settings
+from krouter.settings import RoutingSettings, Settings
 from krouter.standing import standing
+from krouter.strategies import STRATEGIES
 from krouter.world import World
 
 T = TypeVar("T")
@@ -56,6 +57,8 @@ async def snapshot(house: House, problems: Callable[[], list[str]]) -> dict[str,
         "combos": await _unhurried(cards.all()),
         "providers": await _unhurried(cards.providers()),
         "settings": shown_settings(world.settings),
+        "strategies": strategies(world.settings.routing),
+        "fusion_tuning": told_tuning(FusionTuning()),
         "in_flight": under_way(house.router.routes),
         "problems": problems(),
         "now": world.pool.now(),
@@ -77,6 +80,29 @@ def shown_settings(settings: Settings) -> dict[str, Any]:
     """What the pages may change of the settings."""
     pools = settings.vision_adapter.model_dump(mode="json")
     return {**settings.routing.model_dump(mode="json"), "vision_adapter": pools}
+
+
+def strategies(routing: RoutingSettings) -> list[dict[str, Any]]:
+    """All there are, that of a combo which names none first: the shape of a combo of it now, and of
+    one with a single entry, and whether it takes turns ever."""
+    return [
+        {
+            "name": name,
+            "title": strategy.title,
+            "shape": shape_for(name, 2, routing),
+            "alone": shape_for(name, 1, routing),
+            "turns": any(strategy_for(name, 2, each).rotates for each in _SWITCHED),
+        }
+        for name, strategy in STRATEGIES.items()
+    ]
+
+
+_SWITCHED = [RoutingSettings(combo_round_robin=is_on) for is_on in (False, True)]
+
+
+def told_tuning(tuning: FusionTuning) -> dict[str, Any]:
+    """All that holds, what is not set too; without texts and names."""
+    return tuning.model_dump(mode="json", by_alias=True, exclude={"judge_model", "judge_prompt"})
 
 
 class Cards:
@@ -103,6 +129,7 @@ class Cards:
             **self._file(combo.name),
             "description": combo.description or "",
             "strategy": combo.strategy,
+            "shape": shape_for(combo.strategy, len(combo.models), routing),
             "rotates": rotates,
             "turn": self._turn(combo) if rotates else None,
             "sticky": combo.sticky_limit,
@@ -111,6 +138,7 @@ class Cards:
             "tuning": combo.fusion_tuning.model_dump(
                 mode="json", by_alias=True, exclude_unset=True
             ),
+            "effective": told_tuning(combo.fusion_tuning),
             "entries": [self.entry(entry) for entry in combo.models],
         }
 
@@ -234,12 +262,14 @@ def _unserved(name: str, problem: str) -> dict[str, Any]:
         "problem": problem,
         "description": "",
         "strategy": "",
+        "shape": "chain",
         "rotates": False,
         "turn": None,
         "sticky": None,
         "judge": None,
         "auto_judge": False,
         "tuning": {},
+        "effective": told_tuning(FusionTuning()),
         "entries": [],
     }
 

@@ -97,6 +97,13 @@ def test_the_start_names_providers_and_problems_but_no_secret(home: Home) -> Non
     assert CANARY not in said
 
 
+def test_what_if_is_offered(home: Home) -> None:
+    with serving(home, "serve", "--port", "0") as server:
+        told = httpx.post(f"{server.url}/api/whatif", json={"combo": "demo"})
+        assert (told.status_code, told.json()["reply"]["from"]) == (200, "demo/assistant")
+        assert server.end(signal.SIGTERM)[0] == 0
+
+
 def test_each_step_is_printed_with_the_time(home: Home) -> None:
     with serving(home, "-l", "--port", "0") as server:
         server.ask()

@@ -6,12 +6,16 @@ import json
 from collections.abc import Iterator
 from itertools import pairwise, permutations
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser, Page
 
+from krouter.route import Placed, Route
 from tests.harness import Krouter
 from tests.pages.pictures import DRAWING, ROUTE, drawing
+
+TUNING = {"minPanel": 2, "stragglerGraceMs": 8000, "panelHardTimeoutMs": 90000}
 
 
 @pytest.fixture(scope="module")
@@ -25,30 +29,43 @@ def sheet(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 def test_the_drawing_lets_no_markup_in(sheet: Page) -> None:
+    bad = "<script>&\"'/x"
+    lock = {"reason": bad, "until": 5000, "scope": bad, "probing": False}
+    account = {"name": bad, "health": 1, "left": 0.5, "lock": lock, "problem": bad}
     entry: dict[str, Any] = {
-        "model": "<script>&\"'/x",
+        "model": bad,
+        "label": bad,
         "kind": "model",
         "reads": None,
-        "accounts": [],
-        "skip": "",
+        "accounts": [account],
+        "skip": bad,
     }
-    combo = {"name": "<b>", "strategy": "fallback", "rotates": False, "entries": [entry]}
-    svg = sheet.evaluate(
-        "async (combo) => (await import('/pages/draw.js')).drawCombo(combo, {width: 900})", combo
-    )
+    for shape in ("chain", "fan"):
+        combo = {"name": bad, "strategy": bad, "shape": shape, "rotates": False, "judge": bad}
+        combo |= {"effective": TUNING, "entries": [entry, {**entry, "accounts": []}]}
+        given = [combo, {"width": 2000, "now": 1000, "interactive": True}]
+        script = "async (given) => (await import('/pages/draw.js')).drawCombo(...given)"
+        check_markup(sheet.evaluate(script, given), at_least=9)
+    step = {"step": "skip", "entry": bad, "account": bad, "reason": bad, "detail": bad}
+    attempt = {**step, "step": "attempt", "outcome": bad, "began": 0, "ended": 1, "places": [1]}
+    attempt |= {"lock": 3, "locked": bad, "lane": bad, "model": bad}
+    placed = {"entry": bad, "reason": bad, "listed": 1, "moved": True}
+    placed["why"] = [{"code": bad, "text": bad}]
+    route = {"asked": bad, "dialect": bad, "outcome": bad, "plan": [placed], "voices": []}
+    route |= {"shape": "chain", "steps": [{**step, "places": [1]}, attempt], "needs": [bad]}
+    script = "async (route) => (await import('/pages/draw.js')).drawRoute(route, {width: 2000})"
+    check_markup(sheet.evaluate(script, route), at_least=9)
+
+
+def check_markup(svg: str, at_least: int) -> None:
     assert "<script" not in svg
-    assert "&lt;script&gt;&amp;" in svg
+    assert svg.count("&lt;script&gt;&amp;") >= at_least
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
 
 
 TEXT_ONLY = {"image": "no", "pdf": "no", "audio": "no", "video": "no"}
 PDF_TOO = {**TEXT_ONLY, "pdf": "yes"}
 WORDS = (
-    ("reason", [{"reason": "as listed; reads image", "listed": 3}, 0, None], "moved: reads image"),
-    ("reason", [{"reason": "as listed; reads image", "listed": 1}, 0, None], "reads image"),
-    ("reason", [{"reason": "as listed; does not read image"}, 1, TEXT_ONLY], "text only"),
-    ("reason", [{"reason": "as listed; does not read image"}, 1, PDF_TOO], "does not read image"),
-    ("reason", [{"reason": "as listed; does not read image"}, 1, None], "does not read image"),
-    ("reason", [{"reason": "as listed"}, 1, None], "as listed"),
     ("reading", [PDF_TOO], "reads pdf"),
     ("reading", [None], "not known what it reads"),
     ("span", [0.0004], "0 ms"),
@@ -66,6 +83,38 @@ WORDS = (
 )
 
 
+REASONS = (
+    (("as listed; reads image", 1, 3), None, "moved: reads image"),
+    (("as listed; may read image", 1, 3), None, "moved: may read image"),
+    (("as listed; reads image", 1, 1), None, "reads image"),
+    (("as listed; does not read image", 1, 2), TEXT_ONLY, "text only"),
+    (("as listed; does not read image", 2, 2), PDF_TOO, "does not read image"),
+    (("as listed; does not read image", 2, None), None, "does not read image"),
+    (("in its turn; does not read image; no account", 1, 1), TEXT_ONLY, "*; text only; no account"),
+    (("as listed", 2, 2), None, "as listed"),
+)
+
+
+def test_the_words_of_a_reason(sheet: Page) -> None:
+    script = "async (given) => (await import('/pages/words.js')).reason(...given)"
+    for (reason, place, listed), reads, words in REASONS:
+        plan = [Placed("x/y", "as listed", 1)] * (place - 1) + [Placed("x/y", reason, listed)]
+        route = Route("r", 0.0, "chat", "c", False, plan=plan).as_json()
+        told = sheet.evaluate(script, [route["plan"][place - 1], reads])
+        assert told == words.replace("*", "in its turn"), reason
+
+
+def test_a_route_takes_what_entries_read_from_its_own_combo(sheet: Page) -> None:
+    plan = [Placed("x/y", "as listed; does not read image", 1)]
+    route = Route("r", 0.0, "chat", "c", False, combo="c", plan=plan).as_json()
+    entry = {"model": "x/y", "reads": TEXT_ONLY}
+    combos = [{"name": "c", "entries": [entry]}]
+    combos += [{"name": "other", "entries": [{**entry, "reads": PDF_TOO}]}]
+    script = "async (given) => (await import('/pages/draw.js')).drawRoute(...given)"
+    assert "text only" in sheet.evaluate(script, [route, {"combos": combos}])
+    assert "does not read image" in sheet.evaluate(script, [route, {"combos": combos[1:]}])
+
+
 def test_the_words(sheet: Page) -> None:
     script = "async ([name, given]) => (await import('/pages/words.js'))[name](...given)"
     for name, given, words in WORDS:
@@ -77,24 +126,29 @@ LAID = """async ([shapes, counts, widths]) => {
   const lock = { reason: 'quota spent', until: 5000, scope: 'account' };
   const entry = (at) => ({ model: `glm/model-${at}`, reads: null, skip: '', accounts: Array.from(
     { length: at % 3 }, (_, i) => ({ name: `a${i}`, health: 1, left: 0.5, lock, problem: '' })) });
-  return shapes.flatMap((strategy) => counts.flatMap((count) => widths.map((width) => {
+  return shapes.flatMap((shape) => counts.flatMap((count) => widths.map((width) => {
     const entries = Array.from({ length: count }, (_, at) => entry(at));
-    const combo = { name: 'x', strategy, rotates: strategy === 'round-robin', entries };
+    const effective = { minPanel: 2, stragglerGraceMs: 8000, panelHardTimeoutMs: 90000 };
+    const combo = { name: 'x', shape, rotates: shape === 'ring', effective, entries };
     const svg = drawCombo(combo, { width, now: 1000 });
     const size = /viewBox="(\\S+) (\\S+) (\\S+) (\\S+)"/.exec(svg).slice(1).map(Number);
     const node = /translate\\((\\d+) (\\d+)\\)"><rect class="box" width="(\\d+)" height="(\\d+)"/g;
-    return [width, size, [...svg.matchAll(node)].map((each) => each.slice(1).map(Number))];
+    const edges = svg.split('<path class="edge').length - 1;
+    const boxes = [...svg.matchAll(node)].map((each) => each.slice(1).map(Number));
+    return [shape, count, edges, width, size, boxes];
   })));
 }"""
 
 
 def test_boxes_stand_beside_each_other_inside_the_drawing(sheet: Page) -> None:
-    shapes, counts, widths = ("fallback", "round-robin", "fusion"), (1, 2, 3, 5, 8), (350, 1240)
+    shapes, counts, widths = ("chain", "ring", "fan"), (1, 2, 3, 5, 8), (350, 1240)
     laid = sheet.evaluate(LAID, [shapes, counts, widths])
     assert len(laid) == len(shapes) * len(counts) * len(widths)
-    for given, (left, top, width, height), boxes in laid:
+    for shape, count, edges, given, (left, top, width, height), boxes in laid:
         assert width <= given
-        assert boxes
+        assert len(boxes) == count + (3 if shape == "fan" else 0), "request, judge and answer"
+        around = count if count > 1 else 0
+        assert edges == {"chain": count - 1, "ring": around, "fan": 2 * count + 1}[shape]
         for x, y, wide, high in boxes:
             assert left <= x
             assert x + wide <= left + width
@@ -235,7 +289,7 @@ def test_a_long_name_is_shortened_between_its_signs(sheet: Page) -> None:
     script = """async (model) => {
       const { drawCombo } = await import('/pages/draw.js');
       const entry = { model, reads: null, skip: '', accounts: [] };
-      const svg = drawCombo({ name: 'x', strategy: 'fallback', entries: [entry] }, { width: 900 });
+      const svg = drawCombo({ name: 'x', shape: 'chain', entries: [entry] }, { width: 900 });
       return /<tspan>(.*?)<.tspan>/.exec(svg)[1];
     }"""
     shown = sheet.evaluate(script, "x" + "\U0001f600" * 100_000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -86,6 +87,13 @@ def listening(krouter: Krouter) -> Iterator[Ear]:
         yield ear
 
 
+def until_nobody_looks(krouter: Krouter) -> None:
+    end = time.monotonic() + 20
+    while krouter.served.app.live.is_looking:
+        assert time.monotonic() < end, "it goes on looking for news"
+        krouter.http.get("/health")
+
+
 def test_combos_are_shown_with_their_entries(krouter: Krouter) -> None:
     combos = view(krouter)["combos"]
     shown = named(combos, "c")
@@ -105,6 +113,38 @@ def test_a_fusion_tells_its_judge_and_only_the_tuning_of_its_file(krouter: Krout
     assert (shown["judge"], shown["auto_judge"]) == ("two/j", False)
     assert shown["tuning"] == {"minPanel": 1, "judgeModel": "two/j"}
     assert named(view(krouter)["combos"], "panel")["strategy"] == "fusion"
+
+
+def test_how_requests_pass_through_a_combo_is_told(tmp_path: Path) -> None:
+    combos = {
+        "alone": {"strategy": "fusion", "models": ["one/m"]},
+        "fan": COMBOS["p"],
+        "ring": {"strategy": "round-robin", "models": ["one/m", "two/m"]},
+        "plain": {"models": ["one/m", "two/m"]},
+        "never": {"strategy": "priority", "models": ["one/m", "two/m"]},
+    }
+    shapes = []
+    for is_on in ("false", "true"):
+        settings = f"[routing]\ncombo_round_robin = {is_on}\n{SETTINGS}"
+        with Krouter(tmp_path, combos=combos, settings=settings, env=ENV) as krouter:
+            shown = view(krouter)
+        shapes.append([named(shown["combos"], name)["shape"] for name in combos])
+        strategies = {each["name"]: each for each in shown["strategies"]}
+        for name, combo in combos.items():
+            row = strategies[combo.get("strategy", shown["strategies"][0]["name"])]
+            by_rule = row["alone" if name == "alone" else "shape"]
+            assert by_rule == named(shown["combos"], name)["shape"]
+    assert shapes[0] == ["chain", "fan", "ring", "chain", "chain"]
+    assert shapes[1] == ["chain", "fan", "ring", "ring", "chain"]
+    assert [name for name, row in strategies.items() if row["turns"]] == ["fallback", "round-robin"]
+    assert all(row["title"] for row in strategies.values())
+
+
+def test_the_tuning_that_holds_is_told(krouter: Krouter) -> None:
+    shown = view(krouter)
+    numbers = {"minPanel": 2, "stragglerGraceMs": 8000, "panelHardTimeoutMs": 90_000}
+    assert numbers.items() <= shown["fusion_tuning"].items()
+    assert named(shown["combos"], "p")["effective"] == {**shown["fusion_tuning"], "minPanel": 1}
 
 
 def test_a_bad_file_is_shown_with_what_is_wrong(krouter: Krouter) -> None:
@@ -288,6 +328,26 @@ def test_a_fusion_tells_who_is_asked_for_what(start: Start) -> None:
     assert roles["two/j"][0] == "judge"
 
 
+def test_a_judge_lights_its_box_in_its_own_combo(start: Start) -> None:
+    inner = {"strategy": "fusion", "models": ["one/p", "two/q"], "judge": "two/j"}
+    combos = {"outer": {"models": ["inner"]}, "inner": inner}
+    combos["both"] = {"strategy": "fusion", "models": ["inner", "one/r"], "judge": "one/k"}
+    krouter = start(combos=combos)
+    found: dict[str, dict[str, Any]] = {"outer": {}, "both": {}, "inner": {}}
+    with listening(krouter) as ear:
+        for name, boxes in found.items():
+            ear.heard.clear()
+            krouter.chat(name)
+            ear.until("end", lingers=False)
+            for told in (data for event, data in ear.heard if event == "step"):
+                judged = [each for each in told["boxes"] if each["index"] == "judge"]
+                boxes[told["entry"]] = [(each["combo"], each["entry"]) for each in judged]
+    by_inner = {"one/p": [], "two/q": [], "two/j": [("inner", "two/j")]}
+    assert found["inner"] == by_inner
+    assert found["outer"] == by_inner
+    assert found["both"] == {**by_inner, "one/r": [], "one/k": [("both", "one/k")]}
+
+
 def test_late_calls_of_a_fusion_end_their_request_twice(start: Start, upstream: Upstream) -> None:
     tuning = {"minPanel": 1, "stragglerGraceMs": 0}
     krouter = start("one/p", "two/q:gate=late", strategy="fusion", fusionTuning=tuning)
@@ -328,6 +388,9 @@ def test_lines_of_the_log_are_told_and_kept(start: Start) -> None:
         line = ear.until("log", kind="ROUTE")
     lines = krouter.http.get("/api/log").json()["lines"]
     assert line == lines[-1]
+    assert line["route"] == krouter.last_route["id"]
+    assert [each["route"] for each in lines[:-1]] == [""] * (len(lines) - 1)
+    assert [each["number"] for each in lines] == list(range(1, len(lines) + 1))
     assert line["at"] == krouter.clock.now
     assert [each["kind"] for each in lines].count("COMBO") >= 2
     assert krouter.http.get("/api/log?limit=1").json()["lines"] == lines[-1:]
@@ -346,8 +409,7 @@ def test_without_a_terminal_steps_are_logged_only_while_somebody_listens(tmp_pat
             ear.until("log", kind="ROUTE")
         kinds = [line["kind"] for line in krouter.http.get("/api/log").json()["lines"]]
         assert kinds == ["ROUTE", "COMBO", "COMBO", "ROUTE"]
-        while krouter.served.app.live.is_looking:
-            krouter.http.get("/health")
+        until_nobody_looks(krouter)
         printed = len(krouter.lines)
         krouter.chat("demo")
         assert len(krouter.lines) == printed
@@ -421,7 +483,7 @@ def test_the_stream_ends_when_krouter_does(tmp_path: Path) -> None:
     with Krouter(tmp_path) as krouter, ThreadPoolExecutor(1) as pool, listening(krouter) as ear:
         ended = pool.submit(lambda: list(ear.lines))
         krouter.served.stop()
-        assert ended.result(20) is not None
+        assert not [line for line in ended.result(20) if line.startswith("event:")]
 
 
 def test_nobody_looks_for_news_while_nobody_listens(tmp_path: Path) -> None:
@@ -429,8 +491,7 @@ def test_nobody_looks_for_news_while_nobody_listens(tmp_path: Path) -> None:
         live = krouter.served.app.live
         with listening(krouter):
             assert live.is_looking
-        while live.is_looking:
-            krouter.http.get("/health")
+        until_nobody_looks(krouter)
 
 
 def test_head_has_no_endless_body(krouter: Krouter) -> None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from krouter.keys import add_key
 from krouter.reporter import Figure, Report
+from krouter.whatif import OFTEN, Dialect, Need
 from tests.harness import Krouter, Start, provider_settings
 
 SETTINGS, ENV = provider_settings("http://127.0.0.1:1", one="a", two="a b")
@@ -41,9 +42,9 @@ def moves(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 def test_an_image_goes_to_who_reads_it_and_on_when_that_fails(krouter: Krouter) -> None:
     told = ask(krouter, "text", needs=["image"], fail={"two/n": 529})
-    assert [each["entry"] for each in told["order"]] == ["two/n", "one/m"]
-    assert "reads image" in told["order"][0]["reason"]
-    assert [each["listed"] for each in told["order"]] == [2, 1]
+    assert [each["entry"] for each in told["route"]["plan"]] == ["two/n", "one/m"]
+    assert "reads image" in told["route"]["plan"][0]["reason"]
+    assert [each["listed"] for each in told["route"]["plan"]] == [2, 1]
     assert [each["status"] for each in told["moves"]] == [529, 529, None]
     overloaded = [("two/n", "overloaded")] * 2
     assert moves(told) == [*overloaded, ("one/m", "answered")]
@@ -110,7 +111,7 @@ def test_the_present_counts_and_nothing_comes_of_it(start: Start) -> None:
         ("skipped", "locked (not signed in)"),
         ("answered", "answered"),
     ]
-    assert ask(krouter, "ring")["order"][0]["entry"] == "two/n", "whose turn it is"
+    assert ask(krouter, "ring")["route"]["plan"][0]["entry"] == "two/n", "whose turn it is"
     assert (krouter.locks(), board.turns.counts(), len(krouter.router.routes)) == before
     krouter.clock.forward(3600)
     assert moves(ask(krouter, "daily"))[0] == ("one/x:status=401", "answered")
@@ -120,7 +121,7 @@ def test_quotas_of_the_present_order_entries(start: Start) -> None:
     krouter = start("one/m", "two/n")
     report = Report(figures=(Figure("n", 0.9, krouter.clock.now + 60),))
     krouter.served.house.pool.quota.note("two", "x", report, "reported")
-    assert ask(krouter, "daily")["order"][0]["entry"] == "two/n"
+    assert ask(krouter, "daily")["route"]["plan"][0]["entry"] == "two/n"
 
 
 def test_who_has_no_account_is_taken_to_have_one(krouter: Krouter) -> None:
@@ -133,8 +134,31 @@ def test_every_fault_of_the_list_can_be_chosen(krouter: Krouter) -> None:
     faults = krouter.http.get("/api/faults").json()
     assert {"529", "cut"} <= {each["name"] for each in faults}
     assert all(each["title"] for each in faults)
-    for each in faults:
-        ask(krouter, "text", fail={"one/m": each["name"]}, stream=True)
+    assert [each["name"] for each in faults][: len(OFTEN)] == OFTEN
+    asked: list[dict[str, Any]] = [{"stream": True}, {"needs": ["image"]}, {"needs": ["tools"]}]
+    usual = [met(ask(krouter, "ring", **each)) for each in asked]
+    for name in (each["name"] for each in faults):
+        fail = {"one": name, "two": name}
+        assert usual != [met(ask(krouter, "ring", **each, fail=fail)) for each in asked], name
+
+
+def met(told: dict[str, Any]) -> list[Any]:
+    """What a fault can be seen by."""
+    return [told["reply"], told["moves"], told["waited"], told["first"], told["cost"]]
+
+
+def test_all_that_can_be_chosen_is_told(krouter: Krouter) -> None:
+    choices = krouter.http.get("/api/whatif").json()
+    assert choices["faults"] == krouter.http.get("/api/faults").json()
+    assert [each["name"] for each in choices["needs"]] == list(get_args(Need))
+    assert [each["name"] for each in choices["dialects"]] == list(get_args(Dialect))
+    assert all(each["title"] for listed in choices.values() for each in listed)
+
+
+def test_a_pasted_body_may_be_as_large_as_a_request(krouter: Krouter) -> None:
+    text = {"type": "text", "text": "x" * (2 << 20)}
+    body = {"messages": [{"role": "user", "content": [text]}]}
+    assert moves(ask(krouter, "text", body=body))[0][1] == "answered"
 
 
 @pytest.mark.parametrize(
@@ -166,10 +190,10 @@ def test_a_body_that_krouter_refuses_is_told_as_it_would_be(krouter: Krouter) ->
     told = ask(krouter, "text", dialect="responses", body=body)
     assert told["reply"]["status"] == 400
     assert "previous_response_id" in told["reply"]["message"]
-    assert (told["moves"], told["order"]) == ([], [])
+    assert told["moves"] == []
 
 
-@pytest.mark.parametrize("call", ["GET /api/faults", "POST /api/whatif"])
+@pytest.mark.parametrize("call", ["GET /api/faults", "GET /api/whatif", "POST /api/whatif"])
 def test_who_may(tmp_path: Path, call: str) -> None:
     key = add_key(tmp_path / "keys.json", "full", 0.0)
     method, path = call.split()
