@@ -9,6 +9,7 @@ export class Refused extends Error {
   constructor(status, body) {
     super(body?.error?.message ?? body?.message ?? `krouter answered ${status}.`);
     this.status = status;
+    this.code = body?.error?.code ?? null;
     this.problems = body?.problems ?? body?.error?.problems ?? null;
   }
 }
@@ -37,18 +38,14 @@ export async function send(method, path, body, signal) {
     if (body !== undefined) headers["content-type"] = "application/json";
     const text = body === undefined ? undefined : JSON.stringify(body);
     const answer = await fetch(path, { method, headers, body: text, signal, cache: "no-store" });
-    if (answer.status !== 401 && !(answer.status === 403 && key && (await isLimited(answer))))
-      return answer;
-    await askForKey(key, (await answer.json().catch(() => null))?.error?.message);
+    if (answer.status !== 401 && (answer.status !== 403 || !key)) return answer;
+    const told = await answer
+      .clone()
+      .json()
+      .catch(() => null);
+    if (answer.status === 403 && told?.error?.code !== "key_has_limits") return answer;
+    await askForKey(key, told?.error?.message);
   }
-}
-
-async function isLimited(answer) {
-  const told = await answer
-    .clone()
-    .json()
-    .catch(() => null);
-  return /has limits/.test(told?.error?.message ?? "");
 }
 
 let asking = null;
@@ -69,6 +66,8 @@ function showQuestion(why, done) {
     type: "password",
     autocomplete: "off",
     required: true,
+    pattern: String.raw`\s*[!-~]+\s*`, // what else there is cannot be sent in a header
+    title: "A key has letters, digits, '-' and '_' only.",
     spellcheck: "false",
   });
   const box = dialog("A key is needed", () =>

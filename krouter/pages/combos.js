@@ -6,6 +6,8 @@ import { editor } from "./editor.js";
 import { live, lit } from "./live.js";
 import { wrongFiles } from "./wrong.js";
 
+const AHEAD = "1500px"; // how near to what is in sight a card has to be to be drawn
+
 /** All combos, or with `rest` one that is being edited. */
 export function combosPage(place, { rest, query, signal }) {
   if (rest.length || query.has("new")) return editor(place, rest[0] ?? "", signal);
@@ -29,9 +31,16 @@ export function combosPage(place, { rest, query, signal }) {
     cards,
   );
   const shown = new Map();
+  const watch = new IntersectionObserver(
+    (seen) => {
+      for (const { target, isIntersecting } of seen) shown.get(target.dataset.name)?.see(isIntersecting);
+    },
+    { rootMargin: AHEAD },
+  );
+  signal.addEventListener("abort", () => watch.disconnect());
   const draw = () => {
     wrong.show();
-    drawAll(cards, shown, find.value.trim().toLowerCase());
+    drawAll(cards, shown, watch, find.value.trim().toLowerCase());
   };
   find.addEventListener("input", draw);
   live.addEventListener("view", draw, { signal });
@@ -59,11 +68,14 @@ export function onWidth(element, then, signal) {
   signal.addEventListener("abort", () => watch.disconnect());
 }
 
-function drawAll(cards, shown, wanted) {
+function drawAll(cards, shown, watch, wanted) {
   const combos = (live.view?.combos ?? []).filter((combo) => matches(combo, wanted));
   const names = new Set(combos.map((combo) => combo.name));
   for (const name of [...shown.keys()]) if (!names.has(name)) shown.delete(name);
-  for (const { name } of combos) if (!shown.has(name)) shown.set(name, new Card(name));
+  for (const { name } of combos) if (!shown.has(name)) {
+      shown.set(name, new Card(name));
+      watch.observe(shown.get(name).element);
+    }
   const none = wanted ? "No combo matches." : "There is no combo yet.";
   const elements = combos.map((combo) => shown.get(combo.name).element);
   fill(cards, elements.length ? elements : [h("p", { class: "dim" }, none)]);
@@ -85,7 +97,7 @@ class Card {
     this.drawn = h("div", { class: "drawn" });
     this.element = h(
       "article",
-      { class: "card", "aria-labelledby": `combo-${name}` },
+      { class: "card", "aria-labelledby": `combo-${name}`, "data-name": name },
       h(
         "div",
         { class: "head" },
@@ -119,7 +131,14 @@ class Card {
     if (JSON.stringify([on, flash]) !== this.lit) this.paint();
   }
 
+  /** What is far out of sight is drawn when it comes near: a page may have hundreds. */
+  see(isNear) {
+    this.isNear = isNear;
+    if (isNear) this.paint();
+  }
+
   paint() {
+    if (!this.isNear) return;
     if (!this.combo.entries.length) return this.drawn.replaceChildren();
     const lights = lit(this.combo.name);
     this.lit = JSON.stringify([lights.lit, lights.flash]);

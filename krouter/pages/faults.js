@@ -2,18 +2,6 @@
 
 import { button, dialog, h } from "./dom.js";
 
-/** Those that are met most, which stand first. */
-const OFTEN = "529 429 quota 402 401 timeout reset empty stall cut 404 image too-large".split(" ");
-
-/** The faults as GET /api/faults tells them, those that are met most first. */
-export function ranked(faults) {
-  const rank = ({ name }) => {
-    const at = OFTEN.indexOf(name);
-    return at < 0 ? OFTEN.length : at;
-  };
-  return [...faults].sort((a, b) => rank(a) - rank(b));
-}
-
 /** The models that an entry comes down to: itself, or those of the combo that it names. */
 export function leaves(entry, combos) {
   if (entry.kind !== "combo") return [entry.model];

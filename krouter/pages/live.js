@@ -134,7 +134,7 @@ function relight() {
 
 function light(step) {
   const key = keyOf(step);
-  const boxes = boxesOf(step);
+  const { boxes } = step;
   if (step.kind === "attempt" && step.ended == null) {
     lights.set(key, { boxes, since: lights.get(key)?.since ?? Date.now() });
     tell("lights");
@@ -143,12 +143,6 @@ function light(step) {
   const tone = step.kind === "skip" ? "mixed" : step.outcome === "answered" ? "good" : "bad";
   const shown = lights.get(key)?.since ?? 0;
   setTimeout(() => end(key, boxes, tone), Math.max(0, shown + LEAST_LIT_MS - Date.now()));
-}
-
-/** Where a step is drawn; who judges is in no list, and has a box of its own. */
-function boxesOf(step) {
-  if (step.boxes?.length || !["judge", "again"].includes(step.role)) return step.boxes ?? [];
-  return [{ combo: step.combo, index: "judge" }];
 }
 
 function end(key, boxes, tone) {

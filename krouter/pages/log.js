@@ -97,7 +97,7 @@ class Log {
       { "data-at": line.at },
       h("span", { class: "at" }, clock(line.at)),
       h("span", { class: "kind" }, line.kind),
-      h("span", {}, line.text),
+      h("span", {}, ...linked(line)),
     );
     item.hidden = !this.matches(item);
     return item;
@@ -118,6 +118,13 @@ class Log {
       .map((item) => [...item.children].map((part) => part.textContent).join(" "));
     say((await copied(`${text.join("\n")}\n`)) ? `${text.length} lines copied` : "It was not copied.");
   }
+}
+
+/** The text of a line; the id of a request that has ended by it leads to its route. */
+function linked({ text, route }) {
+  if (!route || !text.startsWith(route)) return [text];
+  const at = `#/routes/${encodeURIComponent(route)}`;
+  return [h("a", { href: at }, route), text.slice(route.length)];
 }
 
 /** Puts a text into the clipboard; a browser offers its own way on loopback and by https only. */

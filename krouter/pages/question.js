@@ -1,23 +1,9 @@
 // What is asked in What if: a combo, what the request carries, and which entries fail.
 
 import { calm, check, field, h, select } from "./dom.js";
-import { countedLeaves, everywhere, ranked } from "./faults.js";
+import { countedLeaves, everywhere } from "./faults.js";
 import { live } from "./live.js";
 
-const NEEDS = [
-  ["image", "an image"],
-  ["pdf", "a PDF"],
-  ["audio", "audio"],
-  ["video", "a video"],
-  ["tools", "tools"],
-  ["json", "a JSON schema"],
-];
-const DIALECTS = [
-  ["chat", "OpenAI chat"],
-  ["messages", "Anthropic messages"],
-  ["responses", "OpenAI responses"],
-  ["gemini", "Google Gemini"],
-];
 const EXAMPLE = '{"messages": [{"role": "user", "content": "Hello"}]}';
 
 let written = ""; // as a body, while the tab is open
@@ -26,10 +12,15 @@ let written = ""; // as a body, while the tab is open
 const askable = () =>
   (live.view?.combos ?? []).filter((combo) => combo.entries.length).map((combo) => combo.name);
 
-/** The form; `another` is called when the combo is another, `ask` when anything else has changed. */
+const named = (choices) => choices.map(({ name, title }) => [name, title]);
+
+/**
+ * The form, of the choices of GET /api/whatif; `another` is called when the combo is another, `ask`
+ * when anything else has changed.
+ */
 export class Question {
-  constructor(faults, { another, ask }) {
-    this.faults = ranked(faults);
+  constructor({ needs, dialects, faults }, { another, ask }) {
+    this.faults = faults;
     this.fail = {};
     this.ask = ask;
     this.gone = h("p", { class: "word", role: "status" });
@@ -38,8 +29,8 @@ export class Question {
       another();
     };
     this.combo = select([], "", { onchange: chosen });
-    this.dialect = select(DIALECTS, "chat", { onchange: ask });
-    this.needs = NEEDS.map(([name, label]) => check(label, { value: name, onchange: ask }));
+    this.dialect = select(named(dialects), "chat", { onchange: ask });
+    this.needs = named(needs).map(([name, label]) => check(label, { value: name, onchange: ask }));
     this.stream = check("streamed", { onchange: ask });
     this.befalls = new Map(); // by entry: the list of its faults
     this.entries = h("fieldset", {});
@@ -145,8 +136,8 @@ export class Question {
     };
     const text = this.body.value.trim();
     if (text) return { ...asked, body: parsed(text) };
-    const needs = NEEDS.map(([name]) => name).filter((_, index) => isTicked(this.needs[index]));
-    return { ...asked, needs };
+    const boxes = this.needs.map((label) => label.querySelector("input"));
+    return { ...asked, needs: boxes.filter((box) => box.checked).map((box) => box.value) };
   }
 }
 

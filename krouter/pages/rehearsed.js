@@ -116,7 +116,7 @@ function verdict({ reply, waited, cost, moves, assumed }) {
   const told = after.filter(Boolean).join(" · ");
   const words = [h("strong", {}, who(reply)), h("span", { class: "dim" }, ` ${told}`)];
   if (!assumed?.length) return words;
-  return [...words, h("small", {}, ` It is assumed that ${assumed.join(", ")} had an account.`)];
+  return [...words, h("span", { class: "word" }, `It is assumed that ${assumed.join(", ")} had an account.`)];
 }
 
 function who({ from, whole, status, message }) {

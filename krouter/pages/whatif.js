@@ -12,15 +12,15 @@ const AGAIN_MS = 5000; // at most so often a rehearsal is made anew because acco
 const HOW = "Nothing is sent: the request is rehearsed with what is known of your accounts now.";
 
 export async function whatifPage(place, { rest, signal }) {
-  const faults = await get("api/faults");
-  if (!signal.aborted) new WhatIf(place, rest[0], faults, signal);
+  const choices = await get("api/whatif");
+  if (!signal.aborted) new WhatIf(place, rest[0], choices, signal);
 }
 
 class WhatIf {
-  constructor(place, wanted, faults, signal) {
+  constructor(place, wanted, choices, signal) {
     this.turn = 0;
     const [another, ask] = [() => this.another(), () => this.ask()];
-    this.question = new Question(faults, { another, ask });
+    this.question = new Question(choices, { another, ask });
     this.answer = new Rehearsed((index) => this.openFaults(index));
     place.append(
       h("div", { class: "head" }, h("h1", {}, "What if"), h("p", { class: "dim how" }, HOW)),

@@ -103,8 +103,8 @@ async def _body(request: Request, most: int) -> bytes:
     try:
         return await read_body(request.receive, request_headers(request.scope), most)
     except Refusal as refusal:
-        most = f"The body of an admin call has at most {MOST_BYTES >> 20} MiB."
-        message = most if refusal.status == 413 else refusal.message
+        larger = f"The body of this call has at most {most:,} bytes."
+        message = larger if refusal.status == 413 else refusal.message
         raise HTTPException(refusal.status, message) from None
     except CallerGone:
         raise HTTPException(400, "The request did not come whole.") from None

@@ -162,7 +162,9 @@ EDGES = """async ([strategy, count, width]) => {
   const { drawCombo } = await import('/pages/draw.js');
   const entries = Array.from({ length: count }, (_, at) => (
     { model: `${at}`, reads: null, skip: '', accounts: [] }));
-  const combo = { name: 'x', strategy, rotates: strategy === 'round-robin', judge: 'j', entries };
+  const shape = { 'round-robin': 'ring', fusion: 'fan' }[strategy] ?? 'chain';
+  const effective = { minPanel: 2, stragglerGraceMs: 8000, panelHardTimeoutMs: 90000 };
+  const combo = { name: 'x', strategy, shape, effective, judge: 'j', entries };
   const svg = new DOMParser().parseFromString(drawCombo(combo, { width }), 'image/svg+xml');
   const boxes = [...svg.querySelectorAll('.node')].map((node) => {
     const [x, y] = node.getAttribute('transform').match(/-?\\d+/g).map(Number);

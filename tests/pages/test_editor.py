@@ -261,6 +261,7 @@ def test_a_file_changed_meanwhile_can_be_taken_as_it_is(tab: Open, krouter: Krou
     page = opened.open("combos/daily")
     page.get_by_label("Description").fill("mine")
     review(page)
+    expect(page.get_by_role("button", name="Save")).to_be_visible()
     krouter.write_combo("daily", {"models": DAILY, "description": "theirs"})
     page.get_by_role("button", name="Save").click()
     page.get_by_role("button", name="Take the file as it is").click()

@@ -27,9 +27,9 @@ def test_no_combo_loses_what_it_names_to_somebody_who_deletes_it_meanwhile(tmp_p
 
 def test_a_body_that_is_too_large_is_told_the_limit_that_holds(tmp_path: Path) -> None:
     with Krouter(tmp_path) as krouter:
-        reply = krouter.http.post("/api/whatif", json={"combo": "x" * MOST_BYTES})
+        reply = krouter.http.put("/api/combos/a", json={"text": "x" * MOST_BYTES})
     assert reply.status_code == 413
-    assert "at most 1 MiB" in reply.json()["error"]["message"]
+    assert "at most 1,048,576 bytes" in reply.json()["error"]["message"]
     assert "body_limit" not in reply.text
 
 
