@@ -32,7 +32,7 @@ export function drafted(name, draft) {
   });
   const strategy = strategyOf(draft);
   const shape = (entries.length === 1 ? strategy?.alone : strategy?.shape) ?? "chain";
-  const tuning = draft.fusionTuning ?? {};
+  const tuning = JSON.parse(JSON.stringify(draft.fusionTuning ?? {})); // numbers kept as written too
   const judge = shown(draft.judge ?? tuning.judgeModel ?? "") || null;
   return {
     name: name || "new combo",

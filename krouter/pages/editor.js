@@ -128,7 +128,7 @@ class Editor {
     return h(
       "p",
       { class: "dim", id: "keys" },
-      "Drag a box to another place. With the keys: arrows choose, Alt with arrows moves, Delete removes.",
+      "Drag a box to another place, with a finger by its dots; Escape takes it back. With the keys: arrows choose, Alt with arrows moves, Delete removes.",
     );
   }
 

@@ -4,10 +4,16 @@ import { h } from "./dom.js";
 
 const isObject = (value) => !!value && typeof value === "object" && !Array.isArray(value);
 
+/** A number that would be written otherwise, as 1.0 or one of twenty digits, is kept as it is written. */
+function exact(_, value, context) {
+  const isOther = typeof value === "number" && context?.source && String(value) !== context.source;
+  return isOther && JSON.rawJSON ? JSON.rawJSON(context.source) : value;
+}
+
 /** What a text holds, and what keeps it from being a combo. */
 function parsed(text) {
   try {
-    const value = JSON.parse(text);
+    const value = JSON.parse(text, exact);
     const broken = isObject(value) ? "" : "A combo is an object.";
     return { value, broken, isJson: true };
   } catch (error) {

@@ -67,7 +67,7 @@ export class ProviderCard {
     const rows = new Map();
     for (const account of provider.accounts) {
       rows.set(account.name, this.rows.get(account.name) ?? new AccountRow(this.name, account.name));
-      rows.get(account.name).show(account);
+      rows.get(account.name).show(account, provider.account_strategy);
     }
     this.rows = rows;
     fill(
@@ -123,7 +123,7 @@ class AccountRow {
     );
   }
 
-  show(account) {
+  show(account, strategy) {
     const { health, score, quota, state } = this.cells;
     health.replaceChildren(
       account.health == null
@@ -133,7 +133,7 @@ class AccountRow {
     score.textContent = account.score == null ? "" : String(Math.round(account.score));
     score.title = account.reason;
     quota.replaceChildren(...left(account));
-    state.replaceChildren(...stateOf(account));
+    state.replaceChildren(...stateOf(account, strategy));
   }
 
   async test() {
@@ -180,13 +180,14 @@ function quotaLine(account, { model, window, left, resets }) {
 const clock = (until) => h("span", { "data-until": until }, countdown(until - live.now()));
 
 /** What is the matter with an account, a line each; what it can do besides is said last. */
-function stateOf(account) {
+function stateOf(account, strategy) {
   if (account.problem) return [h("span", { class: "bad" }, account.problem)];
   const lines = account.locks.map(lockLine);
   if (account.locks.some((lock) => !lock.model)) return lines;
   const busy = account.in_flight ? `${plural(account.in_flight, "request")} under way` : "";
   const words = busy || (lines.length ? "ready for other models" : "ready");
-  const reason = account.reason ? h("span", { class: "dim" }, ` · ${account.reason}`) : "";
+  // the reasons of zenith, health and quota, have columns of their own
+  const reason = account.reason && strategy !== "zenith" ? h("span", { class: "dim" }, ` · ${account.reason}`) : "";
   return [...lines, h("div", {}, words, reason)];
 }
 

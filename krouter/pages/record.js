@@ -49,6 +49,9 @@ function walkPicture(route, options) {
 const look = (state) =>
   ["good", "bad"].find((each) => (state ?? "").split(" ").includes(each)) ?? "";
 
+/** The arrow to the judge: nothing comes from an entry that has failed. */
+const given = (box) => (look(box.state) === "bad" ? "none" : look(box.state));
+
 function panelPicture(route, options) {
   const numbered = route.voices.map((voice, index) => ({ ...voice, number: index + 1 }));
   const own = numbered.filter((voice) => !voice.within);
@@ -66,7 +69,7 @@ function panelPicture(route, options) {
       };
   if (last) sink.badge = { text: last.role === "judge" ? "judge" : "asked again" };
   const edge = ({ from, ends }) =>
-    ends ? look(tone(route.outcome)) : from == null ? "" : look(boxes[from].state);
+    ends ? look(tone(route.outcome)) : from == null ? "" : given(boxes[from]);
   const picture = {
     shape: "fan",
     source: requestBox(route),

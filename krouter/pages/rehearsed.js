@@ -7,6 +7,8 @@ import { money, plural, span } from "./words.js";
 
 const HEADS = ["", "Entry", "Account", "Outcome", "Why", "When"];
 
+const TONES = { answered: "good", skipped: "warn" };
+
 /** The view; `open` is called with the index of an entry whose box is pressed. */
 export class Rehearsed {
   constructor(open) {
@@ -100,7 +102,7 @@ function move({ entry, account, outcome, why, began }, index) {
     h("td", {}, String(index + 1)),
     h("td", {}, entry),
     h("td", {}, account),
-    h("td", { class: outcome === "answered" ? "good" : "bad" }, outcome),
+    h("td", { class: TONES[outcome] ?? "bad" }, outcome),
     h("td", { class: "wide" }, why ?? ""),
     h("td", {}, began == null ? "" : span(began)),
   );

@@ -328,3 +328,15 @@ def test_a_new_combo_does_not_take_the_place_of_another(tab: Open, krouter: Krou
     name.fill("day")
     expect(page.get_by_role("button", name="Save")).to_have_count(0)
     assert saved(krouter, "daily") == {"models": DAILY}
+
+
+def test_numbers_stay_as_they_are_written(tab: Open, krouter: Krouter) -> None:
+    params = '{"seed": 12345678901234567890, "temperature": 1.0}'
+    first = f'{{"model": "{DAILY[0]}", "params": {params}}}'
+    text = f'{{"models": [{first}, "{DAILY[1]}"]}}'
+    (krouter.home / "combos" / "exact.json").write_text(text)
+    page = tab().open("combos/exact")
+    page.get_by_role("button", name="Later").click()
+    save(page)
+    written = (krouter.home / "combos" / "exact.json").read_text()
+    assert written.strip() == f'{{"models": ["{DAILY[1]}", {first}]}}'
