@@ -31,6 +31,7 @@ from krouter.rehearsal import (
     split_name,
     well,
 )
+from krouter.rehearsal.reading import read_reply
 from krouter.rehearsal.requests import body
 from krouter.script import fault_named
 from krouter.virtual import NothingLeft, run
@@ -282,3 +283,13 @@ def test_a_caller_without_end_is_seen_to_wait_for_ever(stage: Stage) -> None:
     with Rehearsal(stage.combo(endless), failing(stage.world, {"one": "stall"})) as rehearsal:
         seen = rehearsal.ask("endless", stream=True)
     assert seen.came is Came.HUNG
+
+
+@pytest.mark.parametrize("garbage", ["data: <html>", 'data: {"choices": [{"del'])
+def test_garbage_in_a_stream_makes_no_whole_answer(garbage: str) -> None:
+    told = 'data: {"choices": [{"delta": {"content": "so"}}]}'
+    end = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}'
+    whole = [told, end, "data: [DONE]", ""]
+    assert read_reply("chat", 200, True, "\n\n".join(whole).encode()).came is Came.WHOLE
+    garbled = "\n\n".join([told, garbage, *whole[1:]]).encode()
+    assert read_reply("chat", 200, True, garbled).came is Came.CUT

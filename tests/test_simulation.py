@@ -82,6 +82,28 @@ def test_an_outage_lasts_from_its_first_second_to_before_its_last(stage: Stage) 
     assert found["attempts"] == 4 + 2 * 3
 
 
+def test_an_answer_with_nothing_in_it_is_none(stage: Stage) -> None:
+    outage = {"of": "*", "fault": "empty"}
+    for stream in (True, False):
+        asked = each(3, 1000.0, stream=stream)
+        found = simulate(stage, "daily", load(requests=asked, outages=[outage])).as_json()
+        assert (found["answered"], found["availability"], found["fell_over"]) == (0, 0.0, 0)
+        assert found["failures"] == {"empty reply (200)": 3}
+
+
+@pytest.mark.parametrize(
+    ("stream", "dialect", "status"),
+    [(True, "chat", 200), (True, "gemini", 504), (False, "chat", 504)],
+)
+def test_a_stream_that_was_kept_alive_had_begun(
+    stage: Stage, stream: bool, dialect: str, status: int
+) -> None:
+    """Google's dialect has no sign of life, so nothing has begun there."""
+    outage = {"of": "*", "fault": "timeout"}
+    asked = load(requests=each(1, stream=stream, dialect=dialect), outages=[outage])
+    assert simulate(stage, "daily", asked).as_json()["failures"] == {f"timed out ({status})": 1}
+
+
 @pytest.mark.parametrize(
     ("of", "served"),
     [
@@ -225,6 +247,8 @@ def test_lines_hold_a_request_each(read: Reads) -> None:
         ({"requests": 5, "needs": {"imag": 1}}, "Did you mean 'image'"),
         ({"requests": 5, "dialects": {"morse": 1}}, "no such dialect"),
         ({"requests": 5, "dialects": {}}, "of which one is more than 0"),
+        ({"requests": 5, "dialects": {"chat": 1e308, "messages": 1e308}}, "none beyond measure"),
+        ({"requests": []}, r"\$.requests: are none"),
         ({"requests": 5, "stream": 2}, r"\$.stream: is a share"),
         ({"requests": 5, "rate": [{"rate": 3}, {"from": 5, "rate": 0}]}, "more than 0 in the end"),
         ({"requests": 5, "rate": [{"from": 5, "rate": 0}, {"rate": 3}]}, "more than 0 in the end"),

@@ -275,3 +275,11 @@ def test_the_example_of_the_documentation_holds(stage: Stage) -> None:
     staged = stage.combo(made)
     assert list(misnamed(made, staged.world, "example.json")) == []
     assert [trial.misses for trial in try_combo(staged, made)] == [(), (), ()]
+
+
+def test_what_is_given_of_a_stand_in_befalls_it(play: Play) -> None:
+    gone = {"fail": {GLM: 404}}
+    assert "glm/glm-5" in play({"given": gone, "reply": "whole"}).attempts
+    for more in ({"locked": ["glm/glm-5"]}, {"fail": {GLM: 404, "glm/glm-5": 529}}):
+        trial = play({"given": {**gone, **more}, "reply": "whole"})
+        assert trial.attempts[-1] != "glm/glm-5"

@@ -26,8 +26,10 @@ from krouter.load import Config, House, load_config, open_combos
 from krouter.paths import Paths
 from krouter.problems import ConfigError, Problem, did_you_mean, json_path
 from krouter.providers import Provider
+from krouter.rehearsal import Stage
 from krouter.route import Skip
 from krouter.secrets import Secrets
+from krouter.trial import misnamed
 from krouter.wire import HttpWire
 
 
@@ -70,6 +72,7 @@ def check(
         names = _reached(combo.removeprefix("combo/"), store.combos)
         found += _files(combo.removeprefix("combo/"), names, store)
     if settings:
+        found += _expected(paths, store, names)
         used = None if combo is None else _used(settings, store, names)
         found += _credentials(paths, settings, used)
         found += _entries(settings, store, names)
@@ -82,6 +85,17 @@ def check(
 def _sights(paths: Paths, store: ComboStore, names: Iterable[str]) -> list[Sight]:
     world = House(paths, os.environ, HttpWire(), store=store, ledger=False).router.world
     return [Sight(store.combos[name], world) for name in names]
+
+
+def _expected(paths: Paths, store: ComboStore, names: Iterable[str]) -> Iterator[Problem]:
+    """Names in `expect` that mean nobody, as `krouter test` would say it."""
+    asked = [store.combos[name] for name in names if store.combos[name].expect]
+    if not asked:
+        return
+    house = House(paths, os.environ, HttpWire(), store=store, ledger=False)
+    world = Stage.of(house.router.world).world
+    for combo in asked:
+        yield from misnamed(combo, world, str(store.source(combo.name)))
 
 
 def _config(paths: Paths) -> tuple[Config | None, list[Problem]]:

@@ -61,19 +61,23 @@ def drill(
     at, and nothing is known of what the running server has locked. A provider without an account
     is given one. Answers take a second to their first byte and another one to their last.
 
+    A model that is listed more than once, as with other accounts, is one entry here: what befalls
+    it befalls it each time. `krouter test` tells its accounts apart.
+
     A combo fails the drill where a caller takes a cut answer for a whole one, where one waits for
     ever or beyond the limits, and where a request is lost that another entry could have answered.
     The exit code is 1 then. What no other entry is asked for by the combo's own rules is not lost:
     the rule stands beside it.
 
     JSON: asked, combo, strategy, dialect, entries (each with at, entry, combo, role: panel, judge
-    or null, and usable), cases, passed, failed (how many cases). A case is fault, about, row (of
-    the error table, 0 for what is no failure), at (null for all entries), entry, role, stream,
-    reached (whether it came to that), came (whole answer, empty answer, cut answer, error, error
-    event, caller gone, nothing for ever), status, message, served, first_byte and seconds (until
-    its first byte and its end, null where there was none), keep_alives, attempts (each with entry,
-    fault, at), cost (US dollars, null where no price is known), rule, wrong (cut, hang, lost or
-    null), step, told. With --faults: name, about, row, streamed (the row in a stream).
+    or null, usable, and times: how often the model is listed there), cases, passed, failed (how
+    many cases). A case is fault, about, row (of the error table, 0 for what is no failure), at
+    (null for all entries), entry, role, stream, reached (whether it came to that), came (whole
+    answer, empty answer, cut answer, error, error event, caller gone, nothing for ever), status,
+    message, served, first_byte and seconds (until its first byte and its end, null where there was
+    none), keep_alives, attempts (each with entry, fault, at), cost (US dollars, null where no price
+    is known), rule, wrong (cut, hang, lost or null), step, told. With --faults: name, about, row,
+    streamed (the row in a stream).
     """
     if lists:
         _list(as_json)
@@ -144,6 +148,7 @@ def _entry(place: int, spot: Spot) -> dict[str, Any]:
         "combo": spot.combo.name,
         "role": spot.role or None,
         "usable": spot.able,
+        "times": spot.times,
     }
 
 

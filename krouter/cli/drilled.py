@@ -51,6 +51,7 @@ def _entry(entry: dict[str, Any], asked: str | None) -> str:
         shortened(entry["entry"]),
         "the judge" if entry["role"] == "judge" else "",
         f"of {entry['combo']}" if inner else "",
+        f"listed {entry['times']} times, drilled as one" if entry["times"] > 1 else "",
         "" if entry["usable"] else "which nothing can be sent to",
     ]
     return f"  {entry['at']}  {', '.join(filter(None, told))}"

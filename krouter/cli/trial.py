@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -15,7 +16,7 @@ from krouter.cli.figures import count
 from krouter.cli.output import print_json, say, say_line
 from krouter.cli.view import View, open_view
 from krouter.combos import Combo
-from krouter.problems import ConfigError
+from krouter.problems import ConfigError, Problem
 from krouter.rehearsal import Stage
 from krouter.route import Attempt, Route, Skipped
 from krouter.trial import Trial, misnamed, reply_in_words, try_combo
@@ -40,12 +41,14 @@ def test(
     looked at. A provider without an account is given one. Settings count: the same case may hold in
     one home and not in another. docs/combos.md tells what a case may say.
 
-    The exit code is 1 where a case does not hold. A combo without cases is told, and no failure.
+    The exit code is 1 where a case does not hold, and where a file is wrong, whose cases are not
+    run then; 3 where nothing can be run. A combo without cases is told, and no failure.
 
-    JSON: passed, failed (how many cases), combos. A combo is combo, file, cases; a case is path,
-    given, told (given, in words), holds, misses (each with what: order, attempts or reply; expected
-    and came), order (each with entry, reason), steps (each with entry, role: panel, judge, again or
-    null; what: asked or skipped; detail), reply (from, status, came, message).
+    JSON: passed, failed (how many cases), problems (as of krouter check), combos. A combo is combo,
+    file, cases; a case is path, given, told (given, in words), holds, misses (each with what:
+    order, attempts or reply; expected and came), order (each with entry, reason), steps (each with
+    entry, role: panel, judge, again or null; what: asked or skipped; detail), reply (from, status,
+    came, message).
     """
     if folder is not None and combos is not None:
         raise click.UsageError("DIR and --combos exclude each other.")
@@ -53,14 +56,19 @@ def test(
     view = open_view(paths, required=config is not None)
     chosen = list(_chosen(view, None if folder is None else paths.combos))
     stage = Stage.of(view.world)
-    _refuse_faulty(view, chosen, stage)
-    found = [_tried(view, combo, stage) for combo in chosen]
+    faulty = _faulty(view, chosen, stage)
+    problems = [*_unread(view), *(problem for each in faulty.values() for problem in each)]
+    if problems and len(faulty) == len(chosen):
+        raise ConfigError(problems)
+    found = [_tried(view, combo, stage) for combo in chosen if combo.name not in faulty]
     failed = sum(not case["holds"] for each in found for case in each["cases"])
     if as_json:
-        print_json({"passed": not failed, "failed": failed, "combos": found})
+        told = [asdict(problem) for problem in problems]
+        passed = not (failed or problems)
+        print_json({"passed": passed, "failed": failed, "combos": found, "problems": told})
     else:
-        _show(found)
-    if failed:
+        _show(found, problems)
+    if failed or problems:
         raise click.exceptions.Exit(1)
 
 
@@ -71,13 +79,18 @@ def _chosen(view: View, folder: Path | None) -> Iterator[Combo]:
             yield combo
 
 
-def _refuse_faulty(view: View, combos: list[Combo], stage: Stage) -> None:
-    """Raises ConfigError for what is wrong with files, and for names in cases that mean nobody."""
-    problems = [problem for problem in view.store.problems if problem.level == "error"]
-    for combo in combos:
-        problems += misnamed(combo, stage.world, str(view.store.source(combo.name)))
-    if problems:
-        raise ConfigError(problems)
+def _unread(view: View) -> list[Problem]:
+    """What is wrong with files, whose combos are not among those that are run."""
+    return [problem for problem in view.store.problems if problem.level == "error"]
+
+
+def _faulty(view: View, combos: list[Combo], stage: Stage) -> dict[str, list[Problem]]:
+    """The combos in whose cases a name means nobody: none of their cases is run."""
+    found = {
+        combo.name: list(misnamed(combo, stage.world, str(view.store.source(combo.name))))
+        for combo in combos
+    }
+    return {name: problems for name, problems in found.items() if problems}
 
 
 def _tried(view: View, combo: Combo, stage: Stage) -> dict[str, Any]:
@@ -146,8 +159,8 @@ def _faults(faults: Fault | tuple[Fault | None, ...]) -> str:
     return ", then ".join("an answer" if each is None else str(each) for each in faults)
 
 
-def _show(found: Sequence[dict[str, Any]]) -> None:
-    """A line for each combo, and below it what does not hold in it."""
+def _show(found: Sequence[dict[str, Any]], problems: Sequence[Problem]) -> None:
+    """A line for each combo, and below it what does not hold in it; then what was not run."""
     width = max((len(each["combo"]) for each in found), default=0)
     for each in found:
         failed = [case for case in each["cases"] if not case["holds"]]
@@ -155,8 +168,13 @@ def _show(found: Sequence[dict[str, Any]]) -> None:
         for case in failed:
             _show_failure(case)
     cases = [case for each in found for case in each["cases"]]
+    if problems:
+        say()
+        say_line("Not run, since something is wrong with the file:")
+        for problem in problems:
+            say_line(f"{problem}")
     say()
-    say_line(_end(len(cases), sum(not case["holds"] for case in cases)))
+    say_line(_end(len(cases), sum(not case["holds"] for case in cases), not problems))
 
 
 def _sum(cases: int, failed: int) -> str:
@@ -167,10 +185,14 @@ def _sum(cases: int, failed: int) -> str:
     return f"{count(cases, 'case')} {'holds' if cases == 1 else 'hold'}"
 
 
-def _end(cases: int, failed: int) -> str:
+def _end(cases: int, failed: int, is_all: bool) -> str:
     if not cases:
         return "There are no cases."
-    return f"{count(cases, 'case')}, {failed} FAILED." if failed else "Every case holds."
+    return (
+        f"{count(cases, 'case')}, {failed} FAILED."
+        if failed
+        else f"Every case {'holds' if is_all else 'that was run holds'}."
+    )
 
 
 def _show_failure(case: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ Found in the files alone, so that what a drill expects does not come from who is
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -23,7 +24,8 @@ class Spot:
     """One entry that may be asked, in its `role` in a fusion. `target` is its provider's canonical
     name and its model; `combos` are those around it, the outermost first. `able` tells whether
     anything could be sent there; `fused` are the targets that are asked beside it, `judges` those
-    that a judge's combo could ask in its place."""
+    that a judge's combo could ask in its place. Where the files name the same model more than once,
+    `times`, they are one spot: what befalls the model befalls it each time."""
 
     name: str
     target: str
@@ -34,6 +36,7 @@ class Spot:
     able: bool
     fused: frozenset[str] = frozenset()
     judges: frozenset[str] = frozenset()
+    times: int = 1
 
     @property
     def combo(self) -> Combo:
@@ -44,9 +47,11 @@ class Spot:
 def spots_of(combo: Combo, world: World, dialect: str) -> tuple[Spot, ...]:
     """Every spot once, in the order of the files."""
     found: dict[tuple[str, Role], Spot] = {}
+    times: Counter[tuple[str, Role]] = Counter()
     for spot in _spots(combo, world, dialect, (), world.settings.timeouts, ""):
+        times[spot.target, spot.role] += 1
         found.setdefault((spot.target, spot.role), spot)
-    return tuple(found.values())
+    return tuple(replace(spot, times=times[key]) for key, spot in found.items())
 
 
 def _spots(

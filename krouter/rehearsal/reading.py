@@ -117,7 +117,7 @@ class _Stream:
     def __init__(self, dialect: str) -> None:
         self._dialect = dialect
         self._text: list[str] = []
-        self._reason = self._closed = False
+        self._reason = self._closed = self._garbled = False
         self._error: str | None = None
         self._pings = 0
 
@@ -133,6 +133,7 @@ class _Stream:
             try:
                 told = msgspec.json.decode(data)
             except msgspec.DecodeError:
+                self._garbled = True
                 continue
             if isinstance(told, dict):
                 take(told)
@@ -141,7 +142,9 @@ class _Stream:
     def _came(self) -> Came:
         if self._error is not None:
             return Came.BROKEN
-        if not (self._reason and (self._closed or self._dialect in ("responses", "gemini"))):
+        if self._garbled or not (
+            self._reason and (self._closed or self._dialect in ("responses", "gemini"))
+        ):
             return Came.CUT
         return Came.WHOLE if any(self._text) else Came.EMPTY
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -229,6 +230,8 @@ def _amounts(load: Load) -> Iterator[tuple[str, str]]:
     """What is out of range."""
     if load.requests is None and load.seconds is None:
         yield "", "say how many requests, or for how many seconds they come."
+    if load.requests == []:
+        yield "$.requests", "are none: name one at least."
     if isinstance(load.requests, int) and not 0 < load.requests <= MOST:
         yield "$.requests", f"is 1 to {MOST:,}."
     if load.seconds is not None and load.seconds <= 0:
@@ -240,8 +243,9 @@ def _amounts(load: Load) -> Iterator[tuple[str, str]]:
     shares |= {f"$.needs.{name}": share for name, share in load.needs.items()}
     shares |= {f"$.outages[{n}].share": each.share for n, each in enumerate(load.outages)}
     yield from ((at, "is a share, 0 to 1.") for at, share in shares.items() if not 0 <= share <= 1)
-    if not load.dialects or min(load.dialects.values()) < 0 or not any(load.dialects.values()):
-        yield "$.dialects", "are weights, of which one is more than 0."
+    weights = load.dialects.values()
+    if not weights or min(weights) < 0 or not 0 < sum(weights) < math.inf:
+        yield "$.dialects", "are weights, of which one is more than 0, and none beyond measure."
     if load.session < 1:
         yield "$.session", "is 1 or more."
     if min(load.input, load.output) < 0:

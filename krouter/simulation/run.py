@@ -56,8 +56,8 @@ def _little_collected() -> Iterator[None]:
 
 
 class _Crowd:
-    """The callers. Each goes to the router itself: what an endpoint adds, signs of life, is no part
-    of the sums."""
+    """The callers. Each goes to the router itself: of what an endpoint adds, signs of life, only
+    the status that they settle is part of the sums."""
 
     def __init__(self, router: Router, name: str, has_callers: bool) -> None:
         self.report = Report()
@@ -99,7 +99,8 @@ class _Crowd:
         seconds = loop.time() - began
         whole = answer.status < 300 and (relay is None or relay.tracker.complete)
         await answer.close()
-        self.report.add(routes[0], whole, first, seconds)
+        is_kept = asked.stream and dialect.keep_alive and first > self._router.world.keep_alive
+        self.report.add(routes[0], whole, 200 if is_kept else answer.status, first, seconds)
 
 
 @lru_cache(maxsize=1024)

@@ -447,3 +447,12 @@ def test_what_is_shown_of_shipped_combos_fits_80_columns(home: Home) -> None:
     ]
     assert lines
     assert [line for line in lines if len(line) > 80] == []
+
+
+def test_names_in_expect_that_mean_nobody_are_told(home: Home) -> None:
+    case = {"given": {"fail": {"nobody": 529}}, "order": ["foo/bar"], "reply": "whole"}
+    home.combo("mine", {"models": ["demo/a"], "expect": [case]})
+    for args in ((), ("mine",)):
+        found = problems(home, *args)
+        assert found["combos/mine.json", "$.expect[0].given.fail.nobody"]["level"] == "error"
+        assert "means no entry" in found["combos/mine.json", "$.expect[0].order[0]"]["message"]

@@ -17,6 +17,7 @@ def test_a_case_as_json(home: Home) -> None:
         "combo": "daily",
         "role": None,
         "usable": True,
+        "times": 1,
     }
     case = next(case for case in found["cases"] if case["fault"] == "cut" and case["stream"])
     assert {key: case[key] for key in ("at", "row", "came", "status", "first_byte", "rule")} == {
@@ -28,6 +29,18 @@ def test_a_case_as_json(home: Home) -> None:
         "rule": "its first bytes had gone out, and streamGuard is off",
     }
     assert case["attempts"] == [{"entry": "glm/glm-5.1", "fault": "cut", "at": 0.0}]
+
+
+def test_a_model_that_is_listed_twice_is_drilled_as_one_and_said_to_be(home: Home) -> None:
+    twice = [{"model": "glm/glm-5.1", "params": {"seed": at}} for at in (1, 2)]
+    home.combo("copies", {"models": [*twice, "ds/deepseek-v4-pro"]})
+    found = home.json("drill", "copies", "--fault", "529")
+    assert [(each["entry"], each["times"]) for each in found["entries"]] == [
+        ("glm/glm-5.1", 2),
+        ("ds/deepseek-v4-pro", 1),
+    ]
+    told = home.run("drill", "copies", "--fault", "529").stdout
+    assert "1  glm/glm-5.1, listed 2 times, drilled as one" in told
 
 
 def test_a_combo_that_hangs_fails_with_the_step_named(home: Home) -> None:

@@ -128,11 +128,22 @@ def test_what_is_printed_fits_a_terminal(home: Home) -> None:
         ),
     ],
 )
-def test_a_file_that_cannot_be_used_is_code_3(home: Home, case: Any, told: str) -> None:
+def test_a_file_that_cannot_be_used_keeps_no_other_from_being_run(
+    home: Home, case: Any, told: str
+) -> None:
     home.combo("mine", mine(case))
     result = home.run("test")
-    assert (result.exit_code, result.stdout) == (3, "")
-    assert f"mine.json: {told}" in result.stderr
+    assert result.exit_code == 1
+    assert "Not run, since something is wrong" in result.stdout
+    assert f"mine.json: {told}" in result.stdout
+    assert "Every case that was run holds." in result.stdout
+    found = home.json("test", code=1)
+    assert (found["passed"], found["failed"]) == (False, 0)
+    assert "daily" in [each["combo"] for each in found["combos"]]
+    assert found["problems"][0]["path"].startswith("$.expect[0].")
+    alone = home.run("test", str(home.path / "combos"))
+    assert (alone.exit_code, alone.stdout) == (3, "")
+    assert f"mine.json: {told}" in alone.stderr
 
 
 @pytest.mark.parametrize(
