@@ -3,6 +3,7 @@
 import { button, dialog, h, pressed } from "./dom.js";
 
 const KEPT = "krouter.key";
+const SENDABLE = /^[!-~]+$/;
 
 /** What an answer that is no success tells: `status`, `message`, and the `problems` of a refused edit. */
 export class Refused extends Error {
@@ -30,10 +31,16 @@ export function part(name) {
 
 export const get = (path) => call("GET", path);
 
+/** The key of this tab, unless it could not be sent in a header. */
+function keptKey() {
+  const key = sessionStorage.getItem(KEPT);
+  return key && SENDABLE.test(key) ? key : null;
+}
+
 /** The answer itself, after the key has been asked for where one is needed. */
 export async function send(method, path, body, signal) {
   for (;;) {
-    const key = sessionStorage.getItem(KEPT);
+    const key = keptKey();
     const headers = key ? { authorization: `Bearer ${key}` } : {};
     if (body !== undefined) headers["content-type"] = "application/json";
     const text = body === undefined ? undefined : JSON.stringify(body);
@@ -52,7 +59,7 @@ let asking = null;
 
 /** Several calls that lack the key wait for one answer. */
 function askForKey(used, why) {
-  if (sessionStorage.getItem(KEPT) !== used) return null; // another call has asked meanwhile
+  if (keptKey() !== used) return null; // another call has asked meanwhile
   asking ??= new Promise((done) => showQuestion(used ? why : "", done)).finally(() => {
     asking = null;
   });
@@ -97,7 +104,7 @@ let isAsking = false;
 
 /**
  * Shows a change before it is made: `look` gets it, `show` gives what is shown of it and whether it
- * is one, `make` makes it, `done` is told. One at a time: another that is wanted meanwhile is left out.
+ * is one, `make` is given it and makes it, `done` is told. One at a time: another that is wanted meanwhile is left out.
  */
 export async function confirmed(title, look, make, show, done) {
   if (isAsking) return;
@@ -105,7 +112,7 @@ export async function confirmed(title, look, make, show, done) {
   try {
     const told = await look();
     const { shown, isChange } = show(told);
-    dialog(title, (box) => question(box, shown, isChange && make, done));
+    dialog(title, (box) => question(box, shown, isChange && (() => make(told)), done));
   } finally {
     isAsking = false;
   }

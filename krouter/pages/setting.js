@@ -44,7 +44,7 @@ export async function change(title, path, edit, place) {
     await confirmed(
       title,
       () => call("PUT", `${path}?dry=1`, edit),
-      () => call("PUT", path, edit),
+      ({ digest }) => call("PUT", `${path}?digest=${digest}`, edit),
       show,
       () => say("Saved"),
     );

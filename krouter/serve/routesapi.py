@@ -21,6 +21,8 @@ MOST = 1000
 KNOWN = frozenset(
     ("limit", "before", "combo", "asked", "account", "outcome", "caller", "model", "since", "until")
 )
+KEY_PARAMETER = "key"
+"""Where Google's clients put a key, whatever they ask for."""
 BROKEN = "x-krouter-ledger"
 """The header that says why the ledger could not be read, where that is so."""
 
@@ -78,7 +80,7 @@ def add_routes(app: FastAPI, house: House) -> None:
 
 def _check_query(given: Iterable[str]) -> None:
     """Raises HTTPException for a filter that would pass unheard."""
-    unknown = sorted({name[:100] for name in given if name not in KNOWN})
+    unknown = sorted({name[:100] for name in given if name not in (*KNOWN, KEY_PARAMETER)})
     if unknown:
         message = f"Unknown in the query: {', '.join(unknown)}. Known: {', '.join(sorted(KNOWN))}."
         raise HTTPException(400, message)

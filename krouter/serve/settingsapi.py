@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import stat
 import threading
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query, Request
@@ -73,27 +75,33 @@ class GivenSettings(GivenAccounts):
 
 Dry = Annotated[bool, Query()]
 """Whether only the diff is asked for."""
+Digest = Annotated[str | None, Query()]
+"""Of the file that the diff was of; where it is another by now nothing is written."""
 
 
 def add_settings(app: FastAPI, house: House) -> None:
     """Changes of the settings, which are judged by what loads them."""
     file = SettingsFile(house)
 
-    async def change(edits: Edits, dry: bool) -> dict[str, Any]:
-        diff, problems = await asyncio.to_thread(file.change, edits, dry)
-        if diff and not dry:
+    async def change(edits: Edits, dry: bool, digest: str | None) -> dict[str, Any]:
+        made = await asyncio.to_thread(file.change, edits, dry, digest)
+        if made.diff and not dry:
             await house.take_in()
-        return {"diff": diff, "problems": told_problems(problems)}
+        problems = told_problems(made.problems)
+        return {"diff": made.diff, "problems": problems, "digest": made.digest}
 
     @app.put("/api/settings")
-    async def settings(request: Request, dry: Dry = False) -> dict[str, Any]:
+    async def settings(request: Request, dry: Dry = False, digest: Digest = None) -> dict[str, Any]:
         given = await read_json(request, GivenSettings)
-        return await change(dict(given.edits()), dry)
+        return await change(dict(given.edits()), dry, digest)
 
     @app.put("/api/providers/{name}")
-    async def provider(name: str, request: Request, dry: Dry = False) -> dict[str, Any]:
+    async def provider(
+        name: str, request: Request, dry: Dry = False, digest: Digest = None
+    ) -> dict[str, Any]:
         given = await read_json(request, GivenAccounts)
-        return await change(dict(given.edits(("provider", _spelled(name, house)))), dry)
+        edits = dict(given.edits(("provider", _spelled(name, house))))
+        return await change(edits, dry, digest)
 
 
 def provider_named(name: str, world: World) -> Provider:
@@ -114,6 +122,16 @@ def _spelled(name: str, house: House) -> str:
     return next(found, provider.name)
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a change comes to: its diff, models that would have no effect, and the digest of the
+    file as it is then."""
+
+    diff: str
+    problems: list[Problem]
+    digest: str
+
+
 class SettingsFile:
     """`krouter.toml`, of which some values are changed and nothing else."""
 
@@ -122,11 +140,12 @@ class SettingsFile:
         self._path = house.paths.config
         self._changing = threading.Lock()
 
-    def change(self, edits: Edits, dry: bool) -> tuple[str, list[Problem]]:
-        """The diff, which is written unless this is a `dry` run, and what will have no effect.
-        Raises Refusal."""
+    def change(self, edits: Edits, dry: bool, digest: str | None = None) -> Change:
+        """Makes the change, unless this is a `dry` run. Raises Refusal."""
         with self._changing:
             raw = self._raw()
+            if digest is not None and digest != _digest(raw):
+                raise Refusal(409, f"{self._shown} has changed since it was read: look again.")
             old = self._judged(raw)
             try:
                 new = edited(old, edits)
@@ -136,10 +155,10 @@ class SettingsFile:
             except ConfigError as error:
                 raise refused(list(error.problems)) from None
             if new != old and not dry:
-                self._write(raw, new)
+                raw = self._write(raw, new)
         combos = self._house.router.world.combos
         useless = list(adapter_faults(config, combos, self._shown))
-        return shown_diff(old, new, self._path.name), useless
+        return Change(shown_diff(old, new, self._path.name), useless, _digest(raw))
 
     @property
     def _shown(self) -> str:
@@ -169,7 +188,7 @@ class SettingsFile:
             raise refused(list(error.problems)) from None
         return text
 
-    def _write(self, old: bytes, new: str) -> None:
+    def _write(self, old: bytes, new: str) -> bytes:
         path = target_of(self._path)
         mark = b"\xef\xbb\xbf" if old.startswith(b"\xef\xbb\xbf") else b""
         try:
@@ -178,3 +197,8 @@ class SettingsFile:
             replace_whole(path, mark + new.encode(), mode)
         except OSError as error:
             raise Refusal(409, f"{self._shown} cannot be written: {error.strerror}.") from None
+        return mark + new.encode()
+
+
+def _digest(raw: bytes) -> str:
+    return hashlib.sha256(raw).hexdigest()

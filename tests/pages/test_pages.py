@@ -344,6 +344,22 @@ def test_a_key_is_asked_for_once_and_kept_in_the_tab(tab: Open, krouter: Krouter
     assert page.evaluate("Object.values(localStorage)") == []
 
 
+def test_a_key_that_no_header_can_carry_is_not_taken(tab: Open, krouter: Krouter) -> None:
+    add_key(krouter.home / "keys.json", "laptop", 0.0)
+    opened = tab()
+    opened.expected = ("401",)
+    page = opened.page
+    page.goto(f"{krouter.url}/#/combos")
+    field = page.get_by_label("Key", exact=True)
+    field.fill("ключ")
+    page.keyboard.press("Enter")
+    assert field.evaluate("each => !each.checkValidity()")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.evaluate("sessionStorage.setItem('krouter.key', 'ключ')")
+    page.reload()
+    expect(field).to_be_visible()
+
+
 def test_colours_are_those_of_the_system_until_others_are_chosen(tab: Open) -> None:
     page = tab().open("combos")
     ground = "getComputedStyle(document.body).backgroundColor"

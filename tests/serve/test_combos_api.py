@@ -154,6 +154,7 @@ def test_nobody_undoes_what_another_has_done(krouter: Krouter) -> None:
 def test_a_bad_edit_is_refused_with_its_reason(
     krouter: Krouter, combo: Any, path: str, says: str
 ) -> None:
+    file(krouter, "c").write_text(json.dumps(C, indent=4))
     before = file(krouter, "c").read_bytes()
     content = json.dumps({"combo": combo, "digest": read(krouter, "c")["digest"]})
     headers = {"content-type": "application/json"}

@@ -188,3 +188,18 @@ def test_models_that_the_vision_adapter_would_not_use_are_told(krouter: Krouter)
     ]
     assert "no provider 'nosuch' is known" in told["problems"][1]["message"]
     assert put(krouter, "settings", combo_sticky_limit=2).json()["problems"] == []
+
+
+def test_what_was_not_seen_is_not_written(krouter: Krouter) -> None:
+    edit = {"combo_sticky_limit": 9}
+    seen = krouter.http.put("/api/settings?dry=1", json=edit).json()["digest"]
+    path = krouter.home / "krouter.toml"
+    path.write_text(f"# mine\n{path.read_text()}")
+    reply = krouter.http.put(f"/api/settings?digest={seen}", json=edit)
+    assert reply.status_code == 409
+    assert "has changed since it was read" in reply.text
+    assert "= 9" not in path.read_text()
+    seen = krouter.http.put("/api/settings?dry=1", json=edit).json()["digest"]
+    made = krouter.http.put(f"/api/settings?digest={seen}", json=edit)
+    assert made.json()["digest"] not in ("", seen)
+    assert "= 9" in path.read_text()
