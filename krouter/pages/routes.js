@@ -197,7 +197,8 @@ async function onePage(place, id, signal) {
   let route = await read();
   const paint = () => {
     facts.replaceChildren(told(route));
-    drawn.replaceChildren(picture(drawRoute(route, { width: drawn.clientWidth, reads: reads() })));
+    const options = { width: drawn.clientWidth, combos: live.view?.combos };
+    drawn.replaceChildren(picture(drawRoute(route, options)));
   };
   if (signal.aborted) return;
   onWidth(drawn, paint, signal);
@@ -219,15 +220,6 @@ async function onePage(place, id, signal) {
       // what is shown stays; "again" comes as soon as krouter is reached
     }
   }
-}
-
-/** What each entry reads that any combo names. */
-function reads() {
-  return Object.fromEntries(
-    (live.view?.combos ?? [])
-      .flatMap((combo) => combo.entries)
-      .map((entry) => [entry.model, entry.reads]),
-  );
 }
 
 function told(route) {

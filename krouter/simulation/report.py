@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 from krouter.costs import dollars
-from krouter.errors import Failure
 from krouter.route import Attempt, End, Route
 
 _QUANTILES = (("p50", 0.5), ("p90", 0.9), ("p99", 0.99))
@@ -76,20 +75,17 @@ class Report:
         self.first, self.whole, self.failed = Waits(), Waits(), Waits()
         self.accounts: dict[str, Account] = {}
 
-    def add(self, route: Route, whole: bool, status: int, first: float, seconds: float) -> None:
-        """One request: whether its caller has a `whole` answer, with which status, and after how
-        many seconds its first byte and its end came. One with nothing in it is no answer."""
+    def add(self, route: Route, failure: str, first: float, seconds: float) -> None:
+        """One request: what its caller was told in place of an answer, empty where there is one,
+        and after how many seconds its first byte and its end came."""
         self.requests += 1
         attempts = route.attempts
         self.attempts += len(attempts)
         self.most_attempts = max(self.most_attempts, len(attempts))
         for attempt in attempts:
             self._add_attempt(attempt)
-        final = route.final
-        is_empty = whole and final is not None and final.outcome == Failure.EMPTY_REPLY
-        if not whole or is_empty:
-            why = Failure.EMPTY_REPLY if is_empty else route.outcome
-            self.failures[f"{why} ({status})"] += 1
+        if failure:
+            self.failures[failure] += 1
             self.failed.add(seconds)
             return
         self.answered += 1

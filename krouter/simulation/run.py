@@ -9,11 +9,14 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from krouter.adapter import Call
+from krouter.answer import Answer
 from krouter.body import Body
 from krouter.dialects import get
 from krouter.dialects.base import Dialect
+from krouter.errors import Failure
 from krouter.naming import resolve
-from krouter.rehearsal import Rehearsal, Stage, requests
+from krouter.rehearsal import Came, Rehearsal, Stage, requests
+from krouter.rehearsal.reading import read_reply
 from krouter.rehearsal.stage import CALLERS
 from krouter.route import Route
 from krouter.router import Router
@@ -100,7 +103,18 @@ class _Crowd:
         whole = answer.status < 300 and (relay is None or relay.tracker.complete)
         await answer.close()
         is_kept = asked.stream and dialect.keep_alive and first > self._router.world.keep_alive
-        self.report.add(routes[0], whole, 200 if is_kept else answer.status, first, seconds)
+        status = 200 if is_kept else answer.status
+        outcome = Failure.EMPTY_REPLY if whole and _is_empty(answer, asked) else routes[0].outcome
+        is_answered = whole and outcome != Failure.EMPTY_REPLY
+        failure = "" if is_answered else f"{outcome} ({status})"
+        self.report.add(routes[0], failure, first, seconds)
+
+
+def _is_empty(answer: Answer, asked: Asked) -> bool:
+    """Whether there is nothing in a whole answer, as its caller would read it."""
+    if answer.relay is not None:
+        return not answer.relay.tracker.has_content
+    return read_reply(asked.dialect, answer.status, False, answer.body).came is Came.EMPTY
 
 
 @lru_cache(maxsize=1024)
