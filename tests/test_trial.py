@@ -242,6 +242,11 @@ MISNAMED: list[tuple[dict[str, Any], str, str]] = [
         '$.expect[0].given.quota["ds/deepsek-v4-pro"]',
         f"Did you mean '{DS}'?",
     ),
+    (
+        {"given": {"fail": {GLM: 404}, "quota": {"glm/glm-5": 0}}},
+        '$.expect[0].given.quota["glm/glm-5"]',
+        f"Did you mean '{GLM}'?",
+    ),
     ({"order": ["openai/…"]}, "$.expect[0].order[0]", f"Its entries: {GLM}, {DS}, {CC}, gemini/"),
     ({"attempts": ["frist"]}, "$.expect[0].attempts[0]", "Did you mean 'first'?"),
     ({"given": {"locked": ["cc@c"]}}, "$.expect[0].given.locked[0]", "can name: cc@a, cc@b."),
@@ -275,6 +280,16 @@ def test_the_example_of_the_documentation_holds(stage: Stage) -> None:
     staged = stage.combo(made)
     assert list(misnamed(made, staged.world, "example.json")) == []
     assert [trial.misses for trial in try_combo(staged, made)] == [(), (), ()]
+
+
+def test_what_is_left_to_a_stand_in_is_no_entrys(stage: Stage) -> None:
+    mine = combo({"given": {"quota": {"glm/glm-5": 0, "glm/glm-5…": 0}}, "reply": 200})
+    (problem,) = misnamed(mine, stage.combo(mine).world, "mine.json")
+    assert "'glm/glm-5' only stands in for a model that is gone" in problem.message
+
+
+def test_a_lock_of_a_stand_in_is_its_accounts(play: Play) -> None:
+    assert play({"given": {"locked": ["glm/glm-5"]}, "attempts": [DS], "reply": DS}).holds
 
 
 def test_what_is_given_of_a_stand_in_befalls_it(play: Play) -> None:

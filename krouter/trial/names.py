@@ -17,6 +17,7 @@ from krouter.world import World
 
 _GAP = re.compile("|".join(map(re.escape, GAPS)))
 _EXACT = 1_000
+_NO_QUOTA = "only stands in for a model that is gone: what is left to it moves no entry."
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,10 @@ class Cast:
                 names = related(provider, model, self._world.catalog)
                 yield from (f"{provider.name}/{name}" for name in names)
 
+    def at_accounts(self, targets: Sequence[str]) -> list[tuple[str, str]]:
+        """Each target without an account, and with each of its own."""
+        return [(target, name) for target in targets for name in ("", *self.accounts(target))]
+
     def accounts(self, target: str) -> list[str]:
         """The accounts that an entry may be sent to."""
         return [each.name for each in self._world.accounts.get(target.partition("/")[0], ())]
@@ -130,24 +135,27 @@ class Cast:
 
 def misnamed(combo: Combo, world: World, file: str) -> Iterator[Problem]:
     """The names in the cases of `combo`, whose file is `file`, that mean nobody in a stage's
-    `world`."""
+    `world`, or nobody for whom what is given could have an effect."""
     if not combo.expect:
         return
     cast = Cast(combo, world)
     asked = (*cast.targets, *cast.stand_ins())
-    given = [(target, name) for target in asked for name in ("", *cast.accounts(target))]
     known = {
-        "given": given,
+        "fail": cast.at_accounts(asked),
+        "locked": cast.at_accounts(asked),
+        "quota": cast.at_accounts(cast.targets),
         "order": [(target, "") for target in (*asked, *cast.own)],
         "attempts": [(target, "") for target in asked],
         "reply": [(target, "") for target in asked],
     }
     for number, case in enumerate(combo.expect):
         for where, text in _named(case):
-            name = cast.name(text)
-            if not name.is_gap and not any(name.means(*each) for each in known[where[0]]):
+            name, field = cast.name(text), str(where[where[0] == "given"])
+            if not name.is_gap and not any(name.means(*each) for each in known[field]):
                 path = json_path(("expect", number, *where))
-                yield Problem(file, path, f"{text!r} means no entry.", cast.near(text))
+                is_stand_in = any(map(name.means, asked))
+                fault = _NO_QUOTA if field == "quota" and is_stand_in else "means no entry."
+                yield Problem(file, path, f"{text!r} {fault}", cast.near(text))
 
 
 def _named(case: ExpectCase) -> Iterator[tuple[tuple[str, *tuple[str | int, ...]], str]]:

@@ -117,7 +117,8 @@ def _prepare(world: World, combo: Combo, given: Given, cast: Cast) -> None:
 
 
 def _meant(name: Name, world: World, cast: Cast) -> Iterator[tuple[Account, str]]:
-    """The accounts of whom is meant, with each model; what may stand in for a gone one too."""
+    """The accounts of whom is meant, with each model; what may stand in for a gone one too, since
+    a lock of its account keeps it from being asked."""
     for target in dict.fromkeys((*cast.targets, *cast.stand_ins())):
         provider, _, model = target.partition("/")
         for account in world.accounts.get(provider, ()):
