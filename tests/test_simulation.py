@@ -74,6 +74,11 @@ def test_sums_over_requests_that_all_go_well(stage: Stage) -> None:
     )
 
 
+def test_where_no_request_comes_there_is_no_availability(stage: Stage) -> None:
+    found = simulate(stage, "daily", load(seconds=0.001, rate=0.001)).as_json()
+    assert (found["requests"], found["availability"], found["failures"]) == (0, None, {})
+
+
 def test_an_outage_lasts_from_its_first_second_to_before_its_last(stage: Stage) -> None:
     outage = {"of": "*", "from": 20, "to": 40, "fault": 400}
     found = simulate(stage, "daily", load(requests=each(6), outages=[outage])).as_json()

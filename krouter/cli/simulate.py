@@ -57,13 +57,13 @@ def simulate(
     provider@account, or * for all. A file that ends in .jsonl has a request on each line (at,
     dialect, stream, needs, input, output, session), after a first line with all the rest, if any.
 
-    JSON: asked, seconds (of virtual time), requests, answered, availability (a share), fell_over
-    (answers that took more than one attempt), failures (by status and reason), served (answers by
-    entry), attempts, most_attempts (of one request), most_at_once (requests under way), first_byte,
-    whole_answer and until_failure (p50, p90, p99 and max in seconds, null where there is none),
-    cost and wasted (US dollars; of attempts that the caller never saw), unpriced (attempts that may
-    have cost something), accounts (by provider@account: sent, a_request, answered, failed by
-    reason, tokens, cost).
+    JSON: asked, seconds (of virtual time), requests, answered, availability (a share, null where no
+    request came), fell_over (answers that took more than one attempt), failures (by status and
+    reason), served (answers by entry), attempts, most_attempts (of one request), most_at_once
+    (requests under way), first_byte, whole_answer and until_failure (p50, p90, p99 and max in
+    seconds, null where there is none), cost and wasted (US dollars; of attempts that the caller
+    never saw), unpriced (attempts that may have cost something), accounts (by provider@account:
+    sent, a_request, answered, failed by reason, tokens, cost).
     """
     view = open_view(find_paths(home, config, combos), required=config is not None)
     stage = Stage.of(view.world)
@@ -104,7 +104,9 @@ def _show(found: dict[str, Any]) -> None:
 
 def _sums(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
     over = f"{found['fell_over']:,} of them by falling over"
-    yield "availability", f"{found['availability']:.3%}: {found['answered']:,} answered, {over}"
+    share = found["availability"]
+    told = f"{found['answered']:,} answered, {over}"
+    yield "availability", "none: no request came" if share is None else f"{share:.3%}: {told}"
     failed = found["requests"] - found["answered"]
     told = ", ".join(f"{number:,} {why}" for why, number in found["failures"].items())
     yield "failed", f"{failed:,}: {told}" if failed else "none"

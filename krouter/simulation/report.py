@@ -105,12 +105,13 @@ class Report:
         self.wasted += 0 if attempt.seen else attempt.cost or 0
 
     def as_json(self) -> dict[str, Any]:
+        """All sums. Availability is None where no request came."""
         requests = self.requests or 1
         return {
             "seconds": round(self.seconds, 3),
             "requests": self.requests,
             "answered": self.answered,
-            "availability": round(self.answered / requests, 6),
+            "availability": round(self.answered / requests, 6) if self.requests else None,
             "fell_over": self.fell_over,
             "failures": dict(self.failures.most_common()),
             "served": dict(self.served.most_common()),

@@ -69,3 +69,10 @@ def test_a_wrong_file_is_said(home: Home, file: Path) -> None:
     result = home.run("simulate", "daily", "--load", str(file))
     assert result.exit_code == 3
     assert "load.json: Object contains unknown field `ratee`. Did you mean 'rate'?" in result.stderr
+
+
+def test_a_load_that_comes_to_no_request_has_no_availability(home: Home, file: Path) -> None:
+    file.write_text('{"seconds": 0.001, "rate": 0.001}')
+    told = home.run("simulate", "daily", "--load", str(file)).stdout
+    assert "availability    none: no request came\n" in told
+    assert home.json("simulate", "daily", "--load", str(file))["availability"] is None
