@@ -48,7 +48,8 @@ def diff(
     view = open_view(find_paths(home, config, combos), required=config is not None)
     before, after = _side(old, view), _side(new, view)
     if before.is_folder is not after.is_folder:
-        raise click.UsageError("OLD and NEW are two folders, or two of a file and a name.")
+        folder = old if before.is_folder else new
+        raise click.UsageError(_unlike(folder, view))
     found = list(_compared(before, after, view))
     if as_json:
         print_json({"same": not found, "combos": found})
@@ -65,6 +66,12 @@ class _Side:
     own: Mapping[str, Combo]
     known: Mapping[str, Combo]
     is_folder: bool = False
+
+
+def _unlike(folder: str, view: View) -> str:
+    """What is said where one side alone is a folder, which may be meant as a name."""
+    told = f"OLD and NEW are two folders, or two of a file and a name; {folder!r} is a folder here."
+    return f"{told} The combo is combo/{folder}." if folder in view.store.combos else told
 
 
 def _side(given: str, view: View) -> _Side:

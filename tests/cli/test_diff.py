@@ -79,3 +79,18 @@ def test_what_cannot_be_read_is_3(home: Home, tmp_path: Path, which: str) -> Non
 
 def test_a_folder_against_a_name_is_wrong(home: Home, tmp_path: Path) -> None:
     assert home.run("diff", "demo", folder(tmp_path / "new")).exit_code == 2
+
+
+def test_a_folder_that_has_the_name_of_a_combo(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is taken, and how to name the combo is said."""
+    home.combo("mine", OLD)
+    (tmp_path / "elsewhere").mkdir()
+    folder(tmp_path / "elsewhere" / "mine")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    result = home.run("diff", "mine", "demo")
+    assert result.exit_code == 2
+    told = " ".join(result.output.split())
+    assert "'mine' is a folder here. The combo is combo/mine." in told
+    assert home.run("diff", "combo/mine", "demo").exit_code == 0
